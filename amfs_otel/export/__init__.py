@@ -1,0 +1,1 @@
+"""What leaves for a telemetry backend: receipts of sealed records, our own health, records replayed as spans."""
