@@ -1,0 +1,197 @@
+"""The Python API: what no patch sees, and asking "why?" from inside a program.
+
+Everything here is safe to call where nothing is captured: recording functions then do nothing.
+"""
+
+import functools
+import inspect
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, ParamSpec, TypeVar, cast
+
+from opentelemetry import context, trace
+
+from amfs_otel import _bootstrap, capture, guard, pipeline
+from amfs_otel.answers import explain, traces, verify
+from amfs_otel.capture import Kind, Session, Step, explicit_session
+from amfs_otel.export.replay import TraceExporter, configure_otel
+from amfs_otel.model import ClosedBy
+
+__all__ = [
+    "TraceExporter",
+    "checkpoint",
+    "configure_otel",
+    "explain",
+    "flush",
+    "instrument",
+    "outcome",
+    "record_context",
+    "record_decision",
+    "session",
+    "tool",
+    "traces",
+    "verify",
+]
+
+SOURCE = "amfs_otel"
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def instrument(*libraries: str, tracer_provider: trace.TracerProvider | None = None) -> bool:
+    """Starts capturing in this process: notebooks, servers, programs without `opentelemetry-instrument`.
+
+    Idempotent, also beside the command. Never sets a tracer provider.
+
+    Args:
+        *libraries: Names of the libraries to patch (`amfs`, `openai`, …); all when none is named.
+        tracer_provider: Provider for our spans; default: the global one.
+
+    Returns:
+        Whether anything is captured (`False` where `AMFS_OTEL_DISABLED` is set).
+
+    Raises:
+        ValueError: A library is unknown.
+    """
+    return _bootstrap.start(tracer_provider, libraries)
+
+
+@contextmanager
+def session(agent: str | None = None, id: str | None = None) -> Iterator[Session]:  # noqa: A002  the public name
+    """One run of one agent: everything inside belongs to its decision trace.
+
+    A commit inside closes the window, not the session. The end of the block closes what is open.
+
+    Args:
+        agent: Name of the agent; default: `AMFS_OTEL_AGENT_ID`, else the service's or program's name.
+        id: The application's own id of the session or conversation.
+    """
+    running = capture.active()
+    if running is None:
+        yield Session("session", agent or "", id)
+        return
+    opened = Session("session", agent or running.settings.default_agent, id)
+    attached = guard.run(SOURCE, _root_context, running, opened)
+    token = explicit_session.set(opened)
+    span_token = context.attach(attached) if attached is not None else None
+    try:
+        yield opened
+    finally:
+        if span_token is not None:
+            context.detach(span_token)
+        explicit_session.reset(token)
+        capture.close_session(opened, ClosedBy.SESSION_END)
+
+
+def _root_context(running: capture.Capture, opened: Session) -> context.Context | None:
+    """Opens the session's window and gives a context in which its root span is current."""
+    place = running.place()
+    with running.windows.lock:
+        window = running.windows.window_of(opened, place)
+        root = running.root_of(window, time.time_ns())
+    return trace.set_span_in_context(root.span) if root is not None else None
+
+
+def record_context(label: str, summary: Any, source: str | None = None) -> None:
+    """Records an external input of the decision that no patch sees.
+
+    Args:
+        label: Short name, such as `pagerduty-incidents`.
+        summary: What was found; a text or any JSON-able value.
+        source: Where from, such as `PagerDuty API`.
+    """
+    fields = {"label": label, "summary": guard.run(SOURCE, capture.snapshot, summary), "automatic": False}
+    capture.instant(Kind.CONTEXT, SOURCE, fields if source is None else {**fields, "source_name": source})
+
+
+def record_decision(
+    summary: str, alternatives: Iterable[str] = (), inputs: Iterable[str] = (), confidence: float | None = None
+) -> None:
+    """Records what was decided and why, in the agent's own words.
+
+    Args:
+        summary: The decision.
+        alternatives: What was not chosen.
+        inputs: Ids of what it rests on: memory entries, tool call ids, documents.
+        confidence: 0 to 1.
+    """
+    fields: dict[str, Any] = {"summary": summary, "alternatives": list(alternatives), "inputs": list(inputs)}
+    capture.instant(Kind.STATEMENT, SOURCE, fields if confidence is None else {**fields, "confidence": confidence})
+
+
+def outcome(ref: str, type: str, decision_summary: str | None = None) -> None:  # noqa: A002  the public name
+    """Says how the decision ended; closes its trace, or attaches to the earlier decision with that ref.
+
+    Args:
+        ref: What the outcome is known by, such as `DEP-500`.
+        type: `success`, `minor_failure`, `failure`, `critical_failure`, or a word of the application's own.
+        decision_summary: One sentence for the reader.
+    """
+    fields: dict[str, Any] = {"outcome_ref": ref, "outcome_type": str(getattr(type, "value", type))}
+    if decision_summary is not None:
+        fields["decision_summary"] = decision_summary
+    capture.commit(SOURCE, fields, [])
+
+
+def checkpoint() -> None:
+    """Closes and signs what is open here; what follows continues it in a new trace."""
+    running = capture.active()
+    if running is not None:
+        guard.run(SOURCE, running.checkpoint)
+
+
+def tool(name: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Decorator: each call of the function is a tool call, with its arguments and result (by the content policy).
+
+    Args:
+        name: Name of the tool.
+    """
+
+    def decorated(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def awaited(*args: _P.args, **kwargs: _P.kwargs) -> Any:
+                return await capture.acall(_tool_step(name, args, kwargs), function, args, kwargs, _tool_end)
+
+            return cast("Callable[_P, _R]", awaited)
+
+        @functools.wraps(function)
+        def called(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            return capture.call(_tool_step(name, args, kwargs), function, args, kwargs, _tool_end)
+
+        return called
+
+    return decorated
+
+
+def _tool_step(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step | None:
+    if capture.active() is None:
+        return None
+    given: Any = {**kwargs, "args": list(args)} if args else kwargs
+    fields = {
+        "tool_name": name,
+        "tool_type": "function",
+        "observed": "call",
+        "arguments": guard.run(SOURCE, capture.snapshot, given),
+    }
+    return capture.begin(Kind.TOOL_CALL, SOURCE, fields)
+
+
+def _tool_end(step: Step, result: Any) -> None:
+    step.end({"success": True} if result is None else {"success": True, "result": capture.snapshot(result)})
+
+
+def flush(timeout: float = 5.0) -> bool:
+    """Makes everything captured so far durable; with a DSN also delivers it.
+
+    Args:
+        timeout: Seconds.
+
+    Returns:
+        Whether that was done in time.
+    """
+    running = pipeline.current()
+    return running is None or running.flush(timeout)

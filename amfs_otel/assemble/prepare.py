@@ -1,0 +1,190 @@
+"""Event → prepared event: masked, policy applied, JSON-able. Runs on the worker, before anything touches the disk.
+
+A prepared event is what the journal holds and what a record's skeleton will hold: identifiers as `{"$n": text}`, free
+texts as `{"$t": index}` into its texts. A text that the policy withholds ends here: only its salt, commitment, length
+and keyed digest go on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from amfs_otel import guard
+from amfs_otel.capture.content import Masker, kept_in_ledger
+from amfs_otel.chain.canonical import clean_text, jcs, normalised
+from amfs_otel.chain.skeleton import PreparedText, prepare_text
+from amfs_otel.model import FIELDS, Deferred, Event, FieldClass
+from amfs_otel.settings import LedgerContent
+
+TEXT_LIMIT_BYTES = 1 << 20
+"""A longer text keeps its beginning; what is missing is said in its place, with the length of the whole."""
+
+NAME_LIMIT = 1024
+STRUCTURE_LIMIT = 256
+
+_DIGESTED = frozenset({"system_instructions", "tool_definitions", "arguments", "input_messages", "query"})
+"""Fields whose equality is useful without their content."""
+
+_TEXT_LISTS = frozenset({"alternatives"})
+"""Fields that are a list of texts, one part each."""
+
+
+@dataclass(slots=True)
+class PreparedEvent:
+    """An event as journal and record hold it.
+
+    Attributes:
+        id: 16 hex digits.
+        seq: Its order inside the process.
+        facts: JSON object of the event, texts and names replaced by references.
+        texts: What the `$t` references mean.
+        is_open: Whether the step had not ended.
+        synthetic: Whether the assembler made it from messages; it goes before the event with the same `seq`.
+    """
+
+    id: str
+    seq: int
+    facts: dict[str, Any]
+    texts: list[PreparedText] = field(default_factory=list[PreparedText])
+    is_open: bool = False
+    synthetic: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in memory."""
+        return 400 + sum(len(text.data or b"") + 150 for text in self.texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Preparer:
+    """Applies masking and policy.
+
+    Attributes:
+        content: Which texts are kept.
+        masker: Masks secrets.
+        digest_key: Key of the keyed digests, `None` without a writer key.
+    """
+
+    content: LedgerContent
+    masker: Masker
+    digest_key: bytes | None
+
+    def event(self, event: Event, opened: PreparedEvent | None = None) -> PreparedEvent:
+        """Prepares `event`; `is_open` says whether it had ended when this was called.
+
+        Args:
+            event: The event.
+            opened: What was prepared while the step was open: its texts, with their salts, are taken over.
+        """
+        ended = event.end_ns != 0
+        texts = list(opened.texts) if opened is not None else []
+        facts = dict(opened.facts) if opened is not None else self._request(event, texts)
+        facts["status"] = event.status if ended else "incomplete"
+        if ended:
+            facts["end_us"] = event.end_ns // 1000
+            if event.error_type is not None:
+                facts["error_type"] = self._structure(event.error_type)
+            self._fields(event.result, facts, texts)
+        return PreparedEvent(facts["id"], event.seq, facts, texts, not ended)
+
+    def _request(self, event: Event, texts: list[PreparedText]) -> dict[str, Any]:
+        """What is known when a step starts."""
+        facts: dict[str, Any] = {
+            "id": f"{event.id:016x}",
+            "kind": str(event.kind),
+            "seq": event.seq,
+            "start_us": event.start_ns // 1000,
+            "source": event.source,
+        }
+        if event.parent_id:
+            facts["parent"] = f"{event.parent_id:016x}"
+        if event.trace_id:
+            facts["trace"], facts["span"] = f"{event.trace_id:032x}", f"{event.span_id:016x}"
+        if event.agent is not None:
+            facts["agent"] = self.name(event.agent)
+        if event.flags:
+            facts["flags"] = event.flags
+        self._fields(event.fields, facts, texts)
+        return facts
+
+    def _fields(self, fields: Mapping[str, Any] | None, facts: dict[str, Any], texts: list[PreparedText]) -> None:
+        for key, value in (fields or {}).items():
+            if value is not None:
+                facts[key] = self.value(key, value, texts)
+
+    def value(self, key: str, value: Any, texts: list[PreparedText]) -> Any:
+        """The prepared form of field `key`; new texts are appended to `texts`."""
+        field_class = FIELDS.get(key, FieldClass.STRUCTURE)
+        if field_class is FieldClass.NAME:
+            return self._names(key, value, texts)
+        if field_class is FieldClass.STRUCTURE:
+            return self._structure_of(value, texts)
+        if key in _TEXT_LISTS and isinstance(value, (list, tuple)):
+            return [self._text(key, field_class, item, texts) for item in cast("list[Any]", value)]
+        return self._text(key, field_class, value, texts)
+
+    def name(self, value: Any) -> dict[str, str] | None:
+        """An identifier that the application chose, masked and bounded."""
+        if value is None:
+            return None
+        text = value if isinstance(value, str) else guard.run("assemble", str, value) or type(value).__name__
+        clean, _ = clean_text(str.__str__(text)[:NAME_LIMIT])
+        return {"$n": self.masker.identifier(clean)}
+
+    def _names(self, key: str, value: Any, texts: list[PreparedText]) -> Any:
+        if isinstance(value, (list, tuple, set, frozenset)):
+            return [self._names(key, item, texts) for item in cast("list[Any]", value)]
+        if isinstance(value, Mapping):
+            return self._structure_of(value, texts)
+        return self.name(value)
+
+    def _structure_of(self, value: Any, texts: list[PreparedText]) -> Any:
+        if isinstance(value, Mapping):
+            mapping = cast("Mapping[str, Any]", value)
+            return {key: self.value(key, item, texts) for key, item in mapping.items() if item is not None}
+        if isinstance(value, (list, tuple)):
+            return [self._structure_of(item, texts) for item in cast("list[Any]", value)]
+        if isinstance(value, str):
+            return self._structure(value)
+        if value is None or isinstance(value, (bool, int, float)):
+            return normalised(value)
+        return f"<{type(value).__name__}>"
+
+    def _structure(self, text: str) -> str:
+        clean, _ = clean_text(str.__str__(text)[:STRUCTURE_LIMIT])
+        return self.masker.identifier(clean)
+
+    def _text(self, key: str, field_class: FieldClass, value: Any, texts: list[PreparedText]) -> Any:
+        value = evaluated(value)
+        if value is None:
+            return None
+        data, media = self._bytes(value)
+        klass: Literal["d", "m"] = "d" if field_class is FieldClass.DECISION else "m"
+        digest_key = self.digest_key if key in _DIGESTED else None
+        texts.append(prepare_text(data, klass, media, kept_in_ledger(field_class, self.content), digest_key))
+        return {"$t": len(texts) - 1}
+
+    def _bytes(self, value: Any) -> tuple[bytes, str]:
+        """Masked bytes of a text and their media type."""
+        if isinstance(value, str):
+            clean, _ = clean_text(str.__str__(value))
+            data, media = self.masker.text(clean).encode(), "text/plain"
+        else:
+            data, media = jcs(self.masker.value(normalised(value))), "application/json"
+        if len(data) <= TEXT_LIMIT_BYTES:
+            return data, media
+        kept = data[:TEXT_LIMIT_BYTES].decode("utf-8", "ignore")
+        return f"{kept}\n[cut by amfs-otel: {len(data)} bytes in all]".encode(), "text/plain"
+
+
+def evaluated(value: Any) -> Any:
+    """The value of a `Deferred`, made once (its raw snapshot where making fails); anything else as it is."""
+    if not isinstance(value, Deferred):
+        return value
+    made = guard.run("assemble", value.make, value.raw)
+    value.raw, value.make = (value.raw if made is None else made), _as_is
+    return value.raw
+
+
+def _as_is(value: Any) -> Any:
+    return value

@@ -1,0 +1,314 @@
+"""What a patch may call.
+
+A patch maps a library's calls to these functions and nothing more; where an event belongs, what may be kept and how
+spans look is decided below. Every function returns at once, never raises and never blocks; those that begin a step
+return `None` where nothing is captured, and `call`/`acall` then run the bare call.
+
+A typical wrapper::
+
+    def _read(wrapped, instance, args, kwargs):
+        step = guard.run("amfs", _begin_read, instance, args, kwargs)     # capture.begin(...)
+        return capture.call(step, wrapped, args, kwargs, _end_read)       # _end_read(step, result): step.end(...)
+"""
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+from opentelemetry import context
+
+from amfs_otel import guard
+from amfs_otel.capture.content import name, snapshot
+from amfs_otel.capture.ambient import STEP_KEY, SUPPRESS, current_request, current_run, explicit_session, last_memory
+from amfs_otel.capture.runtime import Capture
+from amfs_otel.capture.steps import Step
+from amfs_otel.capture.windows import Request, Session, next_seq
+from amfs_otel.model import ClosedBy, Deferred, Kind
+
+__all__ = [
+    "Capture",
+    "ClosedBy",
+    "Deferred",
+    "Kind",
+    "Request",
+    "Session",
+    "Step",
+    "acall",
+    "active",
+    "begin",
+    "call",
+    "close_later",
+    "close_session",
+    "commit",
+    "current",
+    "current_request",
+    "explained",
+    "explicit_session",
+    "handle_session",
+    "has_window",
+    "inside",
+    "install",
+    "instant",
+    "last_memory",
+    "name",
+    "run",
+    "set_explainer",
+    "snapshot",
+    "uninstall",
+]
+
+_T = TypeVar("_T")
+
+_installed: Capture | None = None
+_explainer: Callable[[str], dict[str, Any] | None] | None = None
+
+
+def install(capture: Capture) -> None:
+    """Makes `capture` the one that patches report to."""
+    global _installed  # noqa: PLW0603  one process has one capture; patches find it here
+    _installed = capture
+
+
+def uninstall() -> None:
+    """Stops capturing; patches become transparent."""
+    global _installed  # noqa: PLW0603  see `install`
+    _installed = None
+
+
+def current() -> Capture | None:
+    """The installed capture, suppressed or not."""
+    return _installed
+
+
+def active() -> Capture | None:
+    """The installed capture, or `None` where OpenTelemetry's context suppresses instrumentation."""
+    if _installed is None or context.get_value(SUPPRESS):
+        return None
+    return _installed
+
+
+def begin(kind: Kind, source: str, fields: dict[str, Any], *, memory: Session | None = None) -> Step | None:
+    """Begins a step.
+
+    Args:
+        kind: What it is; `llm_call` and `embeddings` need the fields `operation` and `provider`, `tool_call` needs
+            `tool_name`.
+        source: Name of the library that it is seen in.
+        fields: What is known now (docs/trace-document.md). The dict becomes ours; its values must not be mutated
+            afterwards: use `snapshot` for lists and dicts that the application holds.
+        memory: The session of the AMFS tracker, for AMFS events.
+    """
+    capture = active()
+    if capture is None or guard.is_off(source):
+        return None
+    return guard.run(source, capture.begin, kind, source, fields, memory)
+
+
+def instant(
+    kind: Kind,
+    source: str,
+    fields: dict[str, Any],
+    *,
+    memory: Session | None = None,
+    start_ns: int = 0,
+    inside: Step | None = None,
+    error: BaseException | None = None,
+) -> None:
+    """Reports something without a duration of its own, or that the application reports after the fact.
+
+    Args:
+        kind: What it is.
+        source: Name of the library that it is seen in.
+        fields: All that is known.
+        memory: The session of the AMFS tracker, for AMFS events.
+        start_ns: When it began, where that is not now.
+        inside: The step that it is a part of, where that is not the current one.
+        error: The error that the caller is about to see.
+    """
+    capture = active()
+    if capture is not None and not guard.is_off(source):
+        guard.run(source, capture.instant, kind, source, fields, memory, start_ns=start_ns, inside=inside, error=error)
+
+
+def commit(
+    source: str,
+    fields: dict[str, Any],
+    changes: list[dict[str, Any]],
+    *,
+    memory: Session | None = None,
+    start_ns: int = 0,
+    step: Step | None = None,
+) -> None:
+    """Reports an outcome; see `Capture.commit`."""
+    capture = active()
+    if capture is not None:
+        guard.run(source, capture.commit, source, fields, changes, memory, start_ns=start_ns, step=step)
+
+
+def call(
+    step: Step | None,
+    wrapped: Callable[..., _T],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    finish: Callable[[Step, Any], None],
+) -> _T:
+    """Runs the application's call inside `step`; its result and its exception pass through untouched.
+
+    Args:
+        step: From `begin`; `None` runs the bare call.
+        wrapped: The application's callable.
+        args: Its arguments.
+        kwargs: Its keyword arguments.
+        finish: Called with the step and the result. It ends the step, or hands it to a stream that will; it must not
+            change the result.
+    """
+    if step is None:
+        return wrapped(*args, **kwargs)
+    token = step.attach()
+    try:
+        result = wrapped(*args, **kwargs)
+    except BaseException as error:
+        step.detach(token)
+        step.fail(error)
+        raise
+    step.detach(token)
+    _finished(step, result, finish)
+    return result
+
+
+async def acall(
+    step: Step | None,
+    wrapped: Callable[..., Coroutine[Any, Any, _T]],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    finish: Callable[[Step, Any], None],
+) -> _T:
+    """`call` for a coroutine function."""
+    if step is None:
+        return await wrapped(*args, **kwargs)
+    token = step.attach()
+    try:
+        result = await wrapped(*args, **kwargs)
+    except BaseException as error:
+        step.detach(token)
+        step.fail(error)
+        raise
+    step.detach(token)
+    _finished(step, result, finish)
+    return result
+
+
+def _finished(step: Step, result: Any, finish: Callable[[Step, Any], None]) -> None:
+    try:
+        finish(step, result)
+    except Exception as error:  # noqa: BLE001  the guard's rule, without a second call on the hot path
+        guard.failed(step.event.source, error)
+        step.end()
+
+
+def inside(source: str, kinds: frozenset[Kind]) -> bool:
+    """Whether the caller is inside a step of `source` of one of `kinds` (a nested public call is not an event)."""
+    step = context.get_value(STEP_KEY)
+    return isinstance(step, Step) and not step.done and step.event.source == source and step.event.kind in kinds
+
+
+# -- sessions ------------------------------------------------------------------------------------------------------
+
+
+def handle_session(opened_by: str, agent: str, session_id: str | None) -> Session:
+    """A session for a memory handle: windows open at its first event, whatever the context."""
+    return Session(opened_by, agent, session_id)
+
+
+def close_session(session: Session, cause: ClosedBy) -> None:
+    """Closes the open window of `session`, if there is one."""
+    if _installed is not None:
+        guard.run("capture", _installed.windows.close_session, session, cause)
+
+
+def close_later(session: Session, cause: ClosedBy) -> None:
+    """`close_session` at the next event or tick of the worker; for callbacks that may run anywhere."""
+    if _installed is not None:
+        _installed.windows.close_later(session, cause)
+
+
+def has_window(memory: Session | None = None) -> bool:
+    """Whether an event here would fall into a window that is already open."""
+    capture = active()
+    if capture is None:
+        return False
+    with capture.windows.lock:
+        return capture.existing(capture.place(), memory) is not None
+
+
+def set_explainer(function: Callable[[str], dict[str, Any] | None] | None) -> None:
+    """Installs what answers `explained`: outcome ref → `explain --json`'s object, `None` where nothing is known."""
+    global _explainer  # noqa: PLW0603  see `install`
+    _explainer = function
+
+
+def explained(outcome_ref: str) -> dict[str, Any] | None:
+    """What `amfs_otel.explain` knows about `outcome_ref`, where the settings let us answer for the library."""
+    capture = active()
+    if capture is None or _explainer is None or not capture.settings.answer_explain:
+        return None
+    return guard.run("capture", _explainer, outcome_ref)
+
+
+class run:  # noqa: N801  reads as a statement: `with capture.run(...)`
+    """A framework's root run as a window, or a plain step where it is not a root.
+
+    Args:
+        source: Name of the framework.
+        agent: Name of the agent that runs.
+        session_id: The framework's own id of the conversation or thread.
+        fields: Further fields of the `agent_run` event.
+    """
+
+    __slots__ = ("_root", "_session", "step")
+
+    def __init__(self, source: str, agent: str, session_id: str | None, fields: dict[str, Any] | None = None) -> None:
+        self._root = False
+        self._session: Session | None = None
+        self.step: Step | None = None
+        capture = active()
+        if capture is not None and not guard.is_off(source):
+            guard.run(source, self._begin, capture, source, agent, session_id, fields or {})
+
+    def _begin(self, capture: Capture, source: str, agent: str, session_id: str | None, fields: dict[str, Any]) -> None:
+        window = capture.existing(capture.place())
+        outer = current_run.get()
+        inner = outer is not None and not outer.ended
+        named = window is not None and not window.session.inferred and window.events > 0
+        explicit = explicit_session.get()
+        if not inner and not named and (explicit is None or explicit.ended):
+            self._root = True
+            self._session = Session(source, agent, session_id)
+            current_run.set(self._session)
+        self.step = capture.begin(Kind.AGENT_RUN, source, {"agent_name": agent, **fields})
+
+    def end(
+        self, result: dict[str, Any] | None = None, error: BaseException | None = None, *, paused: bool = False
+    ) -> None:
+        """Ends the run and, where it was a root, its window."""
+        if self.step is not None:
+            if error is None:
+                self.step.end(result)
+            else:
+                self.step.fail(error, result)
+        if self._session is not None and self._session.window is not None:
+            self._session.window.paused = paused
+        if self._session is not None:
+            close_session(self._session, ClosedBy.RUN_END)
+
+
+def begin_request() -> Request:
+    """Marks the start of a request or task in this context (for boundary hooks)."""
+    request = Request(next_seq())
+    current_request.set(request)
+    return request
+
+
+def end_request(request: Request) -> None:
+    """Ends a request; its implicit window closes with it. Safe from any context."""
+    if _installed is not None:
+        guard.run("capture", _installed.windows.close_request, request)

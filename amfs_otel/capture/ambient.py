@@ -1,0 +1,59 @@
+"""Where the caller is: the context variables and keys that placing looks at."""
+
+import sys
+import threading
+import weakref
+from collections.abc import Hashable
+from contextvars import ContextVar
+from typing import Any
+
+from opentelemetry import baggage, context, trace
+
+from amfs_otel.capture.windows import Place, Request, Session, next_seq
+
+SUPPRESS = "suppress_instrumentation"
+"""OpenTelemetry's context key by which exporters and our worker keep themselves out of traces."""
+
+STEP_KEY = context.create_key("amfs_otel-step")
+"""The step of ours that is current in an OpenTelemetry context."""
+
+BAGGAGE_SESSION = "amfs.session.id"
+
+explicit_session: ContextVar[Session | None] = ContextVar("amfs_otel_session", default=None)
+current_run: ContextVar[Session | None] = ContextVar("amfs_otel_run", default=None)
+last_memory: ContextVar[tuple[Session, int] | None] = ContextVar("amfs_otel_memory", default=None)
+current_request: ContextVar[Request | None] = ContextVar("amfs_otel_request", default=None)
+
+_task_tokens: "weakref.WeakKeyDictionary[Any, int]" = weakref.WeakKeyDictionary()
+
+
+def place_here() -> Place:
+    """Where the caller is, by OpenTelemetry's current span, request mark, task and thread."""
+    span = trace.get_current_span().get_span_context()
+    request = current_request.get()
+    if request is not None and not request.open:
+        request = None
+    claimed = baggage.get_baggage(BAGGAGE_SESSION)
+    return Place(
+        span.trace_id,
+        span.span_id,
+        _context_key(span.trace_id),
+        request,
+        claimed if isinstance(claimed, str) else None,
+    )
+
+
+def _context_key(trace_id: int) -> Hashable:
+    """Key of "the same context": OpenTelemetry trace, else asyncio task, else thread."""
+    if trace_id:
+        return trace_id
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is not None and asyncio._get_running_loop() is not None:  # noqa: SLF001  the only form that never raises
+        task = asyncio.current_task()
+        if task is not None:
+            token = _task_tokens.get(task)
+            if token is None:
+                # An id() would be reused by the next request's task; a token is not.
+                token = _task_tokens[task] = -next_seq()
+            return token
+    return ("thread", threading.get_ident())

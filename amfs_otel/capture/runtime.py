@@ -1,0 +1,362 @@
+"""The capture side of one process: resolves windows, starts and ends spans and steps, tells the sink.
+
+Everything here runs on the caller's thread. A patch calls the functions of `amfs_otel.capture`; they find the installed
+`Capture` and hand back a `Step`, or `None` where nothing is captured (not installed, disabled, suppressed).
+"""
+
+import random
+import time
+from typing import Any
+
+from opentelemetry import context, trace
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
+
+from amfs_otel import guard, semconv
+from amfs_otel.capture import attributes
+from amfs_otel.capture.content import Masker
+from amfs_otel.capture.ambient import STEP_KEY, current_run, explicit_session, last_memory, place_here
+from amfs_otel.capture.metrics import ClientMetrics
+from amfs_otel.capture.span_content import content_attributes
+from amfs_otel.capture.steps import Root, Step, message_of, type_name
+from amfs_otel.capture.windows import Place, Session, Window, Windows, next_seq
+from amfs_otel.model import ClosedBy, Event, Kind, RecordKind, Sink
+from amfs_otel.settings import Settings
+
+new_id = random.Random().getrandbits  # noqa: S311  ids, not secrets
+
+
+class Capture:
+    """What patches report to. One per process; fork makes a new one.
+
+    Args:
+        settings: The process's settings.
+        sink: Where events go.
+        masker: Masks texts that go onto spans.
+        tracer: Tracer of the application's provider.
+        metrics: The client metrics.
+    """
+
+    def __init__(self, settings: Settings, sink: Sink, masker: Masker, tracer: Tracer, metrics: ClientMetrics) -> None:
+        self.settings = settings
+        self.sink = sink
+        self.masker = masker
+        self.tracer = tracer
+        self.metrics = metrics
+        self.windows = Windows(sink, self._end_root)
+        self.content_on_spans = settings.span_content.on_spans
+
+    # -- where ---------------------------------------------------------------------------------------------------
+
+    def place(self) -> Place:
+        """Where the caller is now; inside one of our steps, where that step is."""
+        outer = context.get_value(STEP_KEY)
+        if isinstance(outer, Step) and not outer.done:
+            return outer.place
+        return place_here()
+
+    def resolve(self, place: Place, memory: Session | None = None) -> tuple[Window, str]:
+        """The window for an event at `place`, opened if need be, and how it was found (`joined`, `inferred`, empty).
+
+        Call it under `windows.lock`, together with the placing.
+        """
+        windows = self.windows
+        windows.close_due()
+        session = self._named_session(place, memory)
+        if session is not None:
+            return windows.window_of(session, place), ""
+        window = windows.only_open(place)
+        if window is not None:
+            return window, "joined"
+        implicit = windows.implicit_session(place, self.settings.default_agent)
+        assert implicit is not None
+        return windows.window_of(implicit, place), "inferred"
+
+    def existing(self, place: Place, memory: Session | None = None) -> Window | None:
+        """The open window into which an event at `place` would fall, never opening one."""
+        session = self._named_session(place, memory, opens=False)
+        if session is not None:
+            return self.windows.open_window(session)
+        joined = self.windows.only_open(place)
+        if joined is not None:
+            return joined
+        implicit = self.windows.implicit_session(place, self.settings.default_agent, create=False)
+        return self.windows.open_window(implicit) if implicit is not None else None
+
+    def _named_session(self, place: Place, memory: Session | None, *, opens: bool = True) -> Session | None:
+        """Rules 1 to 4."""
+        explicit = explicit_session.get()
+        if explicit is not None and not explicit.ended:
+            return explicit
+        run = current_run.get()
+        if run is not None and not run.ended:
+            if memory is not None and opens and run.window is not None and run.window.committed:
+                self.windows.close(run.window, ClosedBy.COMMIT)
+            return run
+        if memory is not None:
+            return memory
+        used = last_memory.get()
+        since = place.request.seq if place.request is not None else 0
+        if used is not None and since < used[1] and self.windows.open_window(used[0]) is not None:
+            return used[0]
+        if place.claimed_session is not None and self.settings.trust_baggage:
+            return self._remote_session(place.claimed_session, place)
+        return None
+
+    def _remote_session(self, claimed: str, place: Place) -> Session | None:
+        if len(claimed) != 32 or not all(c in "0123456789abcdef" for c in claimed):
+            return None
+        return self.windows.remote_session(claimed, self.settings.default_agent, place)
+
+    # -- steps and instants --------------------------------------------------------------------------------------
+
+    def begin(self, kind: Kind, source: str, fields: dict[str, Any], memory: Session | None = None) -> Step:
+        """Starts a step: an event with a duration and a span."""
+        start_ns, mono_ns, place = time.time_ns(), time.perf_counter_ns(), self.place()
+        event = self._event(kind, source, fields, start_ns)
+        with self.windows.lock:
+            window, flag = self.resolve(place, memory)
+            root = self.root_of(window, start_ns)
+            span = self._start_span(event, root, start_ns)
+            self._own_agent(event, window, memory)
+            event.flags = flag
+            placed = self.windows.place(window, event, place, provisional=bool(flag), step=True)
+        if memory is not None:
+            last_memory.set((memory, event.seq))
+        return Step(self, event, placed, place=place, span=span, mono_ns=mono_ns)
+
+    def begin_run(self, source: str, fields: dict[str, Any], session: Session) -> Step:
+        """Starts a framework's root run: its step's span is the root span of the window of `session`."""
+        start_ns, mono_ns, place = time.time_ns(), time.perf_counter_ns(), self.place()
+        event = self._event(Kind.AGENT_RUN, source, fields, start_ns)
+        with self.windows.lock:
+            window = self.windows.window_of(session, place)
+            span = self._start_span(event, window.root, start_ns)
+            span.set_attributes(self.masked(self._root_attributes(window)))
+            self._end_root(window, start_ns)
+            window.root, window.owns_root = Root(span, window.record_id, place.parent_span_id), False
+            placed = self.windows.place(window, event, place, provisional=False, step=True)
+        return Step(self, event, placed, place=place, span=span, mono_ns=mono_ns)
+
+    def instant(
+        self,
+        kind: Kind,
+        source: str,
+        fields: dict[str, Any],
+        memory: Session | None = None,
+        *,
+        start_ns: int = 0,
+        inside: Step | None = None,
+        error: BaseException | None = None,
+    ) -> None:
+        """Something without a duration: an event of the window's root span. Arguments: see `capture.instant`."""
+        now_ns, place = time.time_ns(), inside.place if inside is not None else self.place()
+        event = self._event(kind, source, fields, start_ns or now_ns)
+        event.end_ns = now_ns
+        if inside is not None:
+            event.parent_id = inside.event.id
+        if error is not None:
+            event.status, event.error_type = "error", type_name(error)
+            event.result = {"error_message": message_of(error)}
+        with self.windows.lock:
+            window, flag = self.resolve(place, memory)
+            event.flags = flag
+            self._own_agent(event, window, memory)
+            self.put_instant(window, event, place, provisional=bool(flag))
+        if memory is not None:
+            last_memory.set((memory, event.seq))
+
+    def put_instant(self, window: Window, event: Event, place: Place, *, provisional: bool = False) -> None:
+        """Places an ended event and shows it on the window's root span."""
+        root = self.root_of(window, event.start_ns)
+        name = attributes.SPAN_EVENTS.get(event.kind)
+        if root is not None:
+            ids = root.span.get_span_context()
+            event.trace_id, event.span_id = ids.trace_id, ids.span_id
+            if name is not None and root.span.is_recording():
+                shown = self.masked(attributes.attributes_from_fields(event.kind, event.fields))
+                root.span.add_event(name, shown, timestamp=event.start_ns)
+        self.windows.place(window, event, place, provisional=provisional, step=False)
+
+    def _event(self, kind: Kind, source: str, fields: dict[str, Any], start_ns: int) -> Event:
+        outer = context.get_value(STEP_KEY)
+        parent_id = outer.event.id if isinstance(outer, Step) and not outer.done else 0
+        return Event(kind, new_id(64), next_seq(), start_ns, source, fields, parent_id=parent_id)
+
+    @staticmethod
+    def _own_agent(event: Event, window: Window, memory: Session | None) -> None:
+        if memory is not None and memory.agent != window.session.agent:
+            event.agent = memory.agent
+
+    # -- spans ---------------------------------------------------------------------------------------------------
+
+    def root_of(self, window: Window, start_ns: int) -> Root | None:
+        """The window's root span, started if need be; renamed where the window took it over."""
+        root: Root | None = window.root
+        if root is None:
+            if self.settings.sdk_disabled:
+                return None
+            span = self.tracer.start_span(
+                f"{semconv.OPERATION_INVOKE_AGENT} {window.session.agent}",
+                kind=SpanKind.INTERNAL,
+                attributes=self.masked(self._root_attributes(window)),
+                start_time=start_ns,
+            )
+            root = window.root = Root(span, window.record_id, window.place.parent_span_id)
+        elif root.record_id != window.record_id:
+            root.record_id = window.record_id
+            root.span.update_name(f"{semconv.OPERATION_INVOKE_AGENT} {window.session.agent}")
+            root.span.set_attributes(self.masked(self._root_attributes(window)))
+        return root
+
+    @staticmethod
+    def _root_attributes(window: Window) -> dict[str, Any]:
+        session = window.session
+        found: dict[str, Any] = {
+            semconv.GEN_AI_OPERATION_NAME: semconv.OPERATION_INVOKE_AGENT,
+            semconv.GEN_AI_AGENT_NAME: session.agent,
+            semconv.AMFS_RECORD_ID: window.record_id,
+            semconv.AMFS_SESSION_ID: session.id,
+            semconv.AMFS_OPENED_BY: session.opened_by,
+            semconv.AMFS_INFERRED: session.inferred,
+        }
+        if session.session_id:
+            drawn = session.opened_by == "amfs"
+            found[semconv.AMFS_MEMORY_SESSION_ID if drawn else semconv.GEN_AI_CONVERSATION_ID] = session.session_id
+        return found
+
+    def _start_span(self, event: Event, root: Root | None, start_ns: int) -> Span:
+        current = trace.get_current_span()
+        span_id = current.get_span_context().span_id
+        parent = None
+        if root is not None and span_id in (0, root.parent_span_id):
+            parent = trace.set_span_in_context(root.span)
+        shown = attributes.start_attributes(event.kind, event.fields)
+        if event.kind not in (Kind.LLM_CALL, Kind.EMBEDDINGS):
+            shown = self.masked(shown)
+        span = self.tracer.start_span(
+            attributes.span_name(event.kind, event.fields),
+            context=parent,
+            kind=attributes.span_kind(event.kind, event.fields),
+            attributes=shown,
+            start_time=start_ns,
+        )
+        ids = span.get_span_context()
+        event.trace_id, event.span_id = ids.trace_id, ids.span_id
+        return span
+
+    def masked(self, shown: dict[str, Any]) -> dict[str, Any]:
+        """Masks secrets in names that go onto a span."""
+        identifier = self.masker.identifier
+        return {key: identifier(v) if type(v) is str and len(v) > 8 else v for key, v in shown.items()}
+
+    def finish(self, step: Step, result: dict[str, Any] | None, error: BaseException | None, elapsed_ns: int) -> None:
+        """Ends the event and the span of `step`."""
+        event, span = step.event, step.span
+        if error is not None:
+            event.status = "error"
+            event.error_type = event.error_type or type_name(error)
+            result = {**(result or {}), "error_message": message_of(error)}
+        event.result = result
+        event.end_ns = event.start_ns + elapsed_ns
+        try:
+            if span.is_recording():
+                self._end_attributes(span, event)
+            span.end(end_time=event.end_ns)
+            self.metrics.record(event)
+        finally:
+            self.windows.ended(step.placed)
+
+    def _end_attributes(self, span: Span, event: Event) -> None:
+        result = event.result or {}
+        shown = attributes.end_attributes(event.kind, result) if event.status == "ok" or result else {}
+        if event.error_type is not None:
+            shown[semconv.ERROR_TYPE] = event.error_type
+            span.set_status(Status(StatusCode.ERROR))
+        if self.content_on_spans:
+            both = {**event.fields, **result}
+            content = guard.run(
+                event.source, content_attributes, event.kind, both, self.masker, self.settings.span_attribute_limit
+            )
+            shown.update(content or {})
+        if event.kind not in (Kind.LLM_CALL, Kind.EMBEDDINGS):
+            shown = self.masked(shown) if not self.content_on_spans else shown
+        if self.settings.semconv_dual:
+            for key, legacy in semconv.LEGACY_ATTRIBUTES.items():
+                if key in shown:
+                    shown[legacy] = shown[key]
+        span.set_attributes(shown)
+
+    def _end_root(self, window: Window, ended_ns: int) -> tuple[int, int]:
+        root: Root | None = window.root
+        if root is None:
+            return 0, 0
+        ids = root.span.get_span_context()
+        if window.owns_root:
+            if root.span.is_recording() and window.closed is not None:
+                root.span.set_attribute(semconv.AMFS_CLOSED_BY, str(window.closed))
+            root.span.end(end_time=ended_ns)
+        return (ids.trace_id, ids.span_id) if ids.is_valid else (0, 0)
+
+    # -- outcomes ------------------------------------------------------------------------------------------------
+
+    def commit(
+        self,
+        source: str,
+        fields: dict[str, Any],
+        changes: list[dict[str, Any]],
+        memory: Session | None = None,
+        *,
+        start_ns: int = 0,
+        step: Step | None = None,
+    ) -> None:
+        """An outcome: closes the window into which it falls if that holds an event, else becomes an outcome record.
+
+        Args:
+            source: The library that it was seen in.
+            fields: Fields of the `outcome` event.
+            changes: Fields of one `confidence_change` event each.
+            memory: The tracker's session, for AMFS.
+            start_ns: When the commit began.
+            step: The step of the commit, where one was begun in an open window; ended here.
+        """
+        now_ns = time.time_ns()
+        place = step.place if step is not None else self.place()
+        if step is not None:
+            step.end(fields)
+        with self.windows.lock:
+            self.windows.close_due()
+            window = step.placed.window if step is not None else self.existing(place, memory)
+            if window is not None and window.committed:
+                self.windows.close(window, ClosedBy.COMMIT)
+                window = None
+            if window is None or window.closed is not None or window.events == 0:
+                session = self._named_session(place, memory) or self.windows.implicit_session(
+                    place, self.settings.default_agent
+                )
+                assert session is not None
+                window = self.windows.window_of(session, place, kind=RecordKind.OUTCOME)
+            if step is None:
+                outcome = self._event(Kind.OUTCOME, source, fields, start_ns or now_ns)
+                outcome.end_ns = now_ns
+                self._own_agent(outcome, window, memory)
+                self.put_instant(window, outcome, place)
+            else:
+                outcome = step.event
+            for change in changes:
+                event = self._event(Kind.CONFIDENCE_CHANGE, source, change, now_ns)
+                event.end_ns, event.parent_id = now_ns, outcome.id
+                self.put_instant(window, event, place)
+            run = current_run.get()
+            if run is not None and window is run.window and window.record_kind is RecordKind.DECISION:
+                window.committed = True
+            else:
+                self.windows.close(window, ClosedBy.COMMIT)
+
+    def checkpoint(self) -> None:
+        """Closes the window that is open here; the next one of its session continues it."""
+        place = self.place()
+        with self.windows.lock:
+            window = self.existing(place)
+            if window is not None and window.events:
+                window.session.continues = window.record_id
+                self.windows.close(window, ClosedBy.CHECKPOINT)

@@ -1,0 +1,93 @@
+"""Which keys this process holds.
+
+A key comes from its variable, its file variable, or `keys/<role>.key` in the state directory. Where no DSN is set a
+development key serves the local store, made by whichever process is first. With a DSN no key is ever invented.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from amfs_otel import environment_variables as env
+from amfs_otel.chain.keys import Key, KeyRing, generate_key_text, key_from_file, key_from_text
+from amfs_otel.errors import KeyUnavailable
+from amfs_otel.settings import Settings
+from amfs_otel.spool import StateDirectory, ensure_key_file
+
+Role = Literal["writer", "log"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldKey:
+    """A key and where it came from.
+
+    Attributes:
+        key: The key; its secret never appears in a repr.
+        source: A variable's name or a file's path.
+        development: Whether it is a development key, good for the local store only.
+    """
+
+    key: Key
+    source: str
+    development: bool = False
+
+
+def held_key(settings: Settings, state: StateDirectory, role: Role, *, make: bool = True) -> HeldKey | None:
+    """The key of `role` that this process may use, `None` where it holds none.
+
+    Args:
+        settings: Where to look.
+        state: The state directory.
+        role: `writer` signs records, `log` seals them.
+        make: Whether a development key may be made where no DSN is set.
+
+    Raises:
+        ConfigurationError: What the configuration names is no usable key.
+        KeyUnavailable: A file that the configuration names cannot be read.
+        SpoolError: The state directory cannot take a development key.
+    """
+    value, file = (
+        (settings.signing_key, settings.signing_key_file)
+        if role == "writer"
+        else (settings.log_key, settings.log_key_file)
+    )
+    if file is not None:
+        return HeldKey(_read(file), str(file))
+    if value is not None:
+        name = env.AMFS_OTEL_SIGNING_KEY if role == "writer" else env.AMFS_OTEL_LOG_KEY
+        return HeldKey(key_from_text(value, where=name), name)
+    path = state.keys / f"{role}.key"
+    if path.exists():
+        return HeldKey(_read(path), str(path))
+    if settings.dsn is not None:
+        return None
+    path = state.keys / f"development-{role}.key"
+    if not path.exists():
+        if not make:
+            return None
+        state.open()
+        ensure_key_file(path, generate_key_text())
+    return HeldKey(_read(path), str(path), development=True)
+
+
+def key_ring(settings: Settings, state: StateDirectory) -> KeyRing:
+    """Every key within reach, for verification: those in force and all `*.key` files of the state directory.
+
+    Raises:
+        ConfigurationError: What the configuration names is no usable key.
+        KeyUnavailable: A file that the configuration names cannot be read.
+    """
+    held = [held_key(settings, state, "writer", make=False), held_key(settings, state, "log", make=False)]
+    found = [one.key for one in held if one is not None]
+    files = sorted(state.keys.glob("*.key")) if state.keys.is_dir() else []
+    found.extend(_read(path) for path in files if path.name != "spool.key")
+    return KeyRing(found)
+
+
+def _read(path: Path) -> Key:
+    try:
+        return key_from_file(path)
+    except OSError as error:
+        raise KeyUnavailable(
+            "a key file cannot be read", where=str(path), got=error.strerror, hint="Check its owner and mode."
+        ) from None

@@ -1,0 +1,258 @@
+"""Patching: which libraries there are, when their patches are applied, and what came of it.
+
+Nothing is imported for a program that does not use it: `instrument` registers one post-import hook per library from the
+static table `LIBRARIES`; the patch module is imported when the target has been imported. A hook runs inside the user's
+import statement, so nothing leaves it. Versions are checked there; a conflict is one log line and a row in `doctor`.
+"""
+
+import importlib
+import logging
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import wrapt
+from opentelemetry.instrumentation.instrumentor import (  # pyright: ignore[reportMissingTypeStubs]
+    BaseInstrumentor,
+)
+
+from amfs_otel import guard
+
+Wrapper = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], Any]
+"""wrapt's signature: (wrapped, instance, args, kwargs) → result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A library that we know.
+
+    Attributes:
+        name: Name of the patch module, and `amfs_<name>` in `OTEL_PYTHON_DISABLED_INSTRUMENTATIONS`.
+        target: Module whose import triggers the patch.
+        distribution: PyPI name, for version checks.
+    """
+
+    name: str
+    target: str
+    distribution: str
+
+
+LIBRARIES: tuple[Library, ...] = (
+    Library("amfs", "amfs.memory", "amfs"),
+    Library("openai", "openai", "openai"),
+)
+
+
+@dataclass(slots=True)
+class PatchState:
+    """What became of one library's patch; a row in `doctor`.
+
+    Attributes:
+        name: The library.
+        state: `waiting` (not imported yet), `patched`, `partial`, `disabled`, `conflict`, `failed`.
+        version: Version found.
+        missing: Hooks whose target does not exist in this version.
+        foreign: Targets that another vendor's instrumentor had wrapped before us: "target: owner".
+        detail: Why, where it is not `patched`.
+    """
+
+    name: str
+    state: str = "waiting"
+    version: str | None = None
+    missing: list[str] = field(default_factory=list[str])
+    foreign: list[str] = field(default_factory=list[str])
+    detail: str | None = None
+
+
+@dataclass(slots=True)
+class _Replaced:
+    parent: Any
+    attribute: str
+    original: Any
+    ours: Any
+    inherited: bool
+
+
+_lock = threading.RLock()
+_states: dict[str, PatchState] = {}
+_replaced: dict[str, list[_Replaced]] = {}
+_registered: set[str] = set()
+
+
+def instrument(names: Iterable[str] = (), *, disabled: Callable[[str], bool] = lambda _: False) -> None:
+    """Registers the patches of `names` (all when empty). Idempotent; patch twice = once.
+
+    Args:
+        names: Names of libraries in `LIBRARIES`.
+        disabled: Says whether a library is switched off by configuration.
+
+    Raises:
+        ValueError: A name is not in `LIBRARIES`.
+    """
+    wanted = tuple(names)
+    unknown = set(wanted) - {library.name for library in LIBRARIES}
+    if unknown:
+        known = ", ".join(library.name for library in LIBRARIES)
+        raise ValueError(f"no patch for {', '.join(sorted(unknown))}; known libraries: {known}")
+    for library in LIBRARIES:
+        if wanted and library.name not in wanted:
+            continue
+        if disabled(library.name):
+            _states.setdefault(library.name, PatchState(library.name)).state = "disabled"
+        else:
+            _register(library)
+
+
+def _register(library: Library) -> None:
+    with _lock:
+        state = _states.setdefault(library.name, PatchState(library.name))
+        if state.state == "disabled":
+            state.state = "waiting"
+        if library.name in _registered:
+            if library.target in sys.modules and library.name not in _replaced:
+                _patch(library)
+            return
+        _registered.add(library.name)
+
+    def imported(_module: Any) -> None:
+        guard.run(library.name, _patch, library)
+
+    wrapt.register_post_import_hook(imported, library.target)
+
+
+def _patch(library: Library) -> None:
+    """Applies the patch module of `library`, whose target has just been imported."""
+    with _lock:
+        state = _states[library.name]
+        if library.name in _replaced or state.state == "disabled":
+            return
+        try:
+            patch = importlib.import_module(f"amfs_otel_instrumentation.{library.name}")
+            state.version = _installed_version(library.distribution)
+            conflict = _conflict(patch.requires, state.version)
+            if conflict is not None:
+                state.state, state.detail = "conflict", conflict
+                guard.once(f"conflict:{library.name}", logging.WARNING, "amfs-otel: %s; not instrumented", conflict)
+                return
+            _replaced[library.name] = []
+            for target, wrapper in cast("Mapping[str, Wrapper]", patch.hooks).items():
+                _hook(library.name, state, target, wrapper)
+        except Exception as error:  # noqa: BLE001  it would surface in the user's import statement
+            state.state, state.detail = "failed", type(error).__name__
+            guard.failed(library.name, error)
+            return
+        state.state = "partial" if state.missing else "patched"
+        if state.missing:
+            guard.once(
+                f"missing:{library.name}",
+                logging.WARNING,
+                "amfs-otel: %s %s has no %s; the rest is instrumented",
+                library.name,
+                state.version,
+                ", ".join(state.missing),
+            )
+
+
+def _hook(name: str, state: PatchState, target: str, wrapper: Wrapper) -> None:
+    """Wraps one `module:Class.method`; a missing one is reported, the rest works."""
+    module_name, _, path = target.partition(":")
+    optional = path.endswith("?")
+    try:
+        module = importlib.import_module(module_name)
+        parent, attribute, original = wrapt.resolve_path(module, path.removesuffix("?"))
+    except (ImportError, AttributeError):
+        if not optional:
+            state.missing.append(target)
+        return
+    if any(item.parent is parent and item.attribute == attribute for item in _replaced[name]):
+        return
+    owner = _foreign_owner(original)
+    if owner is not None:
+        state.foreign.append(f"{path}: {owner}")
+    inherited = attribute not in vars(parent) if isinstance(parent, type) else False
+    # A static or class method must be wrapped as the descriptor that it is.
+    raw = vars(parent).get(attribute, original) if isinstance(parent, type) else original
+    ours = wrapt.FunctionWrapper(raw, _guarded(name, wrapper))
+    setattr(parent, attribute, ours)
+    _replaced[name].append(_Replaced(parent, attribute, raw, ours, inherited))
+
+
+def _guarded(name: str, wrapper: Wrapper) -> Wrapper:
+    """The one choke point: a patch that switched itself off is transparent."""
+
+    def guarded(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if guard.is_off(name):
+            return wrapped(*args, **kwargs)
+        return wrapper(wrapped, instance, args, kwargs)
+
+    return guarded
+
+
+def _foreign_owner(function: Any) -> str | None:
+    """The instrumentor that wrapped `function` before us, by the module of its wrapper."""
+    for _ in range(10):
+        owner: Any = getattr(function, "_self_wrapper", None)
+        if owner is None:
+            return None
+        module = str(getattr(owner, "__module__", ""))
+        if "instrumentation" in module and not module.startswith("amfs_otel"):
+            return module
+        function = getattr(function, "__wrapped__", None)
+    return None
+
+
+def uninstrument(names: Iterable[str] = ()) -> None:
+    """Restores every original (identity included) where nobody wrapped over us; elsewhere we become transparent."""
+    wanted = set(names)
+    with _lock:
+        for name in [n for n in _replaced if not wanted or n in wanted]:
+            for item in reversed(_replaced.pop(name)):
+                if cast("dict[str, Any]", vars(item.parent)).get(item.attribute) is not item.ours:
+                    continue
+                if item.inherited:
+                    delattr(item.parent, item.attribute)
+                else:
+                    setattr(item.parent, item.attribute, item.original)
+            _states[name] = PatchState(name)
+
+
+def states() -> list[PatchState]:
+    """The state of every registered patch."""
+    return list(_states.values())
+
+
+def _installed_version(distribution: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+def _conflict(requires: str, found: str | None) -> str | None:
+    """Why `found` does not satisfy `requires` (`name >= x, < y`), or `None`."""
+    from packaging.requirements import Requirement
+
+    requirement = Requirement(requires)
+    if found is None or requirement.specifier.contains(found, prereleases=True):
+        return None
+    return f"{requirement.name} {found} is outside {requirement.specifier}"
+
+
+class AmfsInstrumentor(BaseInstrumentor):
+    """Our entry in `opentelemetry_instrumentor`, for launchers that know only that group."""
+
+    def instrumentation_dependencies(self) -> Collection[str]:
+        """None: each patch checks its own target when that is imported."""
+        return ()
+
+    def _instrument(self, **kwargs: Any) -> None:
+        from amfs_otel import _bootstrap
+
+        _bootstrap.start(kwargs.get("tracer_provider"))
+
+    def _uninstrument(self, **_kwargs: Any) -> None:
+        uninstrument()

@@ -1,0 +1,123 @@
+"""Wires one process: capture → intake → assembler → signer → spool → drain.
+
+`start` is what the hook under `opentelemetry-instrument`, `amfs_otel.instrument()` and tests call. There is one
+`Pipeline` per process; a forked child gets a new one. Nothing runs before the first event.
+"""
+
+import os
+import threading
+from dataclasses import dataclass
+
+from opentelemetry import metrics, trace
+
+from amfs_otel import capture, guard
+from amfs_otel.capture.content import masker_from_file
+from amfs_otel.capture.metrics import ClientMetrics
+from amfs_otel.capture.runtime import Capture
+from amfs_otel.pipeline.intake import Intake
+from amfs_otel.pipeline.lifecycle import Exit
+from amfs_otel.pipeline.worker import Worker
+from amfs_otel.semconv import SCOPE
+from amfs_otel.settings import Settings
+
+__all__ = ["Pipeline", "current", "start", "stop"]
+
+_lock = threading.Lock()
+_current: "Pipeline | None" = None
+
+
+@dataclass(slots=True)
+class Pipeline:
+    """The parts of one process."""
+
+    settings: Settings
+    intake: Intake
+    capture: Capture
+    worker: Worker
+    exit: Exit
+
+    def flush(self, timeout_s: float = 5.0) -> bool:
+        """Makes everything captured so far durable; with a DSN also delivers it.
+
+        Returns:
+            Whether that was done within `timeout_s` seconds.
+        """
+        return self.worker.flush(timeout_s)
+
+
+def start(settings: Settings | None = None, *, tracer_provider: trace.TracerProvider | None = None) -> Pipeline | None:
+    """Starts capturing in this process; idempotent. `None` where `AMFS_OTEL_DISABLED` is set.
+
+    Args:
+        settings: Default: from the environment.
+        tracer_provider: Default: the global one, whenever it is set.
+    """
+    global _current  # noqa: PLW0603  one process has one pipeline
+    with _lock:
+        if _current is not None:
+            return _current
+        settings = settings if settings is not None else Settings.from_env()
+        if settings.disabled:
+            return None
+        for problem in settings.problems:
+            guard.once(f"setting:{problem}", 30, "amfs-otel: %s", problem)
+        _current = _made(settings, tracer_provider)
+        capture.install(_current.capture)
+        _current.exit.register()
+        return _current
+
+
+def _made(settings: Settings, tracer_provider: trace.TracerProvider | None) -> Pipeline:
+    version = _version()
+    intake = Intake()
+    masker = masker_from_file(settings.mask_patterns_file)
+    tracer = trace.get_tracer(SCOPE, version, tracer_provider)
+    meter = None if settings.sdk_disabled else metrics.get_meter(SCOPE, version)
+    captured = Capture(settings, intake, masker, tracer, ClientMetrics(meter, dual=settings.semconv_dual))
+    worker = Worker(settings, intake, captured.windows, masker, meter)
+    intake.on_first(worker.start)
+    return Pipeline(settings, intake, captured, worker, Exit(settings, captured.windows, worker))
+
+
+def current() -> Pipeline | None:
+    """The pipeline of this process."""
+    return _current
+
+
+def stop() -> None:
+    """Closes everything and stops capturing (tests and `uninstrument`)."""
+    global _current
+    with _lock:
+        stopped, _current = _current, None
+    if stopped is not None:
+        capture.uninstall()
+        stopped.exit.run()
+        stopped.exit.unregister()
+
+
+def _in_child() -> None:
+    """After a fork: the parent's windows, queue, threads and descriptors are its own; the child starts afresh."""
+    global _current, _lock  # noqa: PLW0603  the lock may have been held by a thread that does not exist here
+    _lock = threading.Lock()
+    guard.reset()
+    inherited, _current = _current, None
+    if inherited is None:
+        return
+    guard.run("fork", inherited.worker.after_fork_in_child)
+    guard.run("fork", _restart, inherited)
+
+
+def _restart(inherited: Pipeline) -> None:
+    global _current  # noqa: PLW0603  see `start`
+    _current = _made(inherited.settings, None)
+    capture.install(_current.capture)
+    _current.exit.register()
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("amfs-otel")
+
+
+os.register_at_fork(after_in_child=_in_child)

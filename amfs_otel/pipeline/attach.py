@@ -1,0 +1,89 @@
+"""Attaching to tracer providers: request boundaries, and our place in the order of exit.
+
+The processor goes to the global provider and to every provider that is made later (a user's second provider is
+invisible otherwise). It only looks at SERVER and CONSUMER spans; its `shutdown` means flush, never stop.
+"""
+
+import threading
+import weakref
+from typing import Any
+
+import wrapt
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+from opentelemetry.trace import SpanKind
+
+from amfs_otel import capture, guard
+from amfs_otel.capture import Request
+
+_lock = threading.Lock()
+_attached: "weakref.WeakSet[Any]" = weakref.WeakSet()
+_wrapped = False
+
+
+class RequestBoundaries(SpanProcessor):
+    """Marks a request for each SERVER or CONSUMER span, and ends it with the span."""
+
+    def __init__(self) -> None:
+        self._requests: dict[int, Request] = {}
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:  # noqa: ARG002  the SDK's signature
+        """Marks a request in the caller's context."""
+        if span.kind in (SpanKind.SERVER, SpanKind.CONSUMER):
+            guard.run("boundary", self._begin, span)
+
+    def _begin(self, span: Span) -> None:
+        self._requests[span.get_span_context().span_id] = capture.begin_request()
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Ends the request; its implicit window closes with it."""
+        if span.kind in (SpanKind.SERVER, SpanKind.CONSUMER) and span.context is not None:
+            request = self._requests.pop(span.context.span_id, None)
+            if request is not None:
+                capture.end_request(request)
+
+    def shutdown(self) -> None:
+        """Flushes: the provider ends, the process may go on."""
+        self.force_flush()
+
+    def force_flush(self, timeout_millis: int = 1000) -> bool:
+        """Makes everything captured so far durable."""
+        from amfs_otel import pipeline
+
+        running = pipeline.current()
+        return running is None or running.worker.spool_now(timeout_millis / 1000)
+
+
+def attach(tracer_provider: Any = None) -> None:
+    """Attaches to `tracer_provider` (default: the global one) and to every provider made later. Idempotent."""
+    global _wrapped  # noqa: PLW0603  the class is wrapped once per process
+    provider = tracer_provider if tracer_provider is not None else trace.get_tracer_provider()
+    _attach_to(provider)
+    with _lock:
+        if _wrapped:
+            return
+        _wrapped = True
+    wrapt.wrap_function_wrapper("opentelemetry.sdk.trace", "TracerProvider.__init__", _made)
+
+
+def _made(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    wrapped(*args, **kwargs)
+    guard.run("attach", _attach_to, instance)
+
+
+def _attach_to(provider: Any) -> None:
+    from amfs_otel import pipeline
+
+    add = getattr(provider, "add_span_processor", None)
+    if add is None:
+        return
+    with _lock:
+        if provider in _attached:
+            return
+        _attached.add(provider)
+    add(RequestBoundaries())
+    running = pipeline.current()
+    if running is not None:
+        # Registered again, so that at exit our root spans end before the provider shuts down.
+        running.exit.register()

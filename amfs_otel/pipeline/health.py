@@ -1,0 +1,103 @@
+"""What a process says of itself: the status file that `doctor` reads, and the health metrics."""
+
+import os
+import sys
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry.metrics import Meter
+
+from amfs_otel import guard, instrumentor
+from amfs_otel.assemble.origin import origin_facts
+from amfs_otel.export.metrics import HealthMetrics, HealthSnapshot
+from amfs_otel.spool import StatusFile
+
+if TYPE_CHECKING:
+    from amfs_otel.pipeline.worker import Worker
+
+
+class Health:
+    """Status file and metrics of one process.
+
+    Args:
+        worker: Whose numbers they are.
+        meter: The application's; `None` records no metrics.
+    """
+
+    def __init__(self, worker: "Worker", meter: Meter | None) -> None:
+        self._worker = worker
+        self._file = StatusFile(worker.state, time.time_ns())
+        self._told: dict[str, int] = {}
+        self._last: dict[str, Any] | None = None
+        self._metrics = HealthMetrics(meter, self.snapshot) if meter is not None else None
+
+    def new_drops(self, dropped: dict[str, int]) -> dict[str, int]:
+        """Drops that no gap record tells of yet; each is given once."""
+        new = {cause: count - self._told.get(cause, 0) for cause, count in dropped.items()}
+        self._told.update(dropped)
+        return {cause: count for cause, count in new.items() if count > 0}
+
+    def tick(self) -> None:
+        """Writes the status file where something changed, at most once a second."""
+        guard.run("status", self.write, at_exit=False)
+
+    def write(self, *, at_exit: bool) -> None:
+        """Writes the status file.
+
+        Raises:
+            SpoolError: The state directory does not take it.
+        """
+        facts = self.facts(ended=at_exit)
+        if facts != self._last and self._worker.spooling.usable and self._file.write(facts, at_exit=at_exit):
+            self._last = facts
+
+    def facts(self, *, ended: bool) -> dict[str, Any]:
+        """What the status file holds. Counts, names of ours and versions; no content, no secret."""
+        worker, settings = self._worker, self._worker.settings
+        held = worker.signer.key() if worker.spooling.journaled else None
+        return {
+            "origin": dict(origin_facts(settings)),
+            "program": settings.program,
+            "python": sys.version.split()[0],
+            "pid": os.getpid(),
+            "ended": ended,
+            "log": settings.log,
+            "destination": worker.spooling.destination,
+            "ledger_content": settings.ledger_content.value,
+            "span_content": settings.span_content.value,
+            "sdk_disabled": settings.sdk_disabled,
+            "endpoint": settings.otlp_endpoint,
+            "problems": list(settings.problems),
+            "patches": [asdict(state) for state in instrumentor.states()],
+            "internal_errors": guard.counters(),
+            "events": worker.spooling.journaled,
+            "dropped": dict(worker.intake.dropped),
+            "records_signed": dict(worker.signer.signed),
+            "unsigned": len(worker.signer.unsigned),
+            "signing_key_id": held.key.kid if held is not None else None,
+            "development_key": held.development if held is not None else None,
+            "spool_usable": worker.spooling.usable,
+            "spool_ephemeral": worker.spooling.ephemeral,
+            "stored": worker.delivery.stored,
+            "sealed": worker.delivery.sealed,
+            "delivery_problem": worker.delivery.problem,
+            "seal_held_by": worker.delivery.seal_held_by,
+            "open_windows": worker.windows.open_count(),
+        }
+
+    def snapshot(self) -> HealthSnapshot:
+        """What the metrics show now; takes no lock."""
+        worker = self._worker
+        key = worker.signer.held
+        return HealthSnapshot(
+            events_dropped=dict(worker.intake.dropped),
+            spool_bytes=worker.spooling.used_bytes(),
+            spool_oldest_age_s=worker.delivery.oldest_age_s(),
+            drain_lag_s=worker.delivery.oldest_age_s(),
+            seal_lag_s=worker.delivery.seal_lag_s,
+            records_signed=dict(worker.signer.signed),
+            patches_disabled=sum(1 for counted in guard.counters().values() if counted["off"]),
+            internal_errors={name: int(str(counted["errors"])) for name, counted in guard.counters().items()},
+            development_key=key.development if key is not None else None,
+        )

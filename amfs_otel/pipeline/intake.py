@@ -1,0 +1,61 @@
+"""The bounded queue between the caller's threads and the worker."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from amfs_otel.model import EventClosed, EventOpened, Message
+
+QUEUE_LIMIT = 20_000
+
+
+class Intake:
+    """Takes messages without blocking; when full, events are dropped and counted, windows' messages never."""
+
+    def __init__(self) -> None:
+        self._messages: deque[Message] = deque()
+        self._on_first: Callable[[], None] | None = None
+        self._signalled = False
+        self._wake = threading.Event()
+        self.dropped: dict[str, int] = {}
+
+    def on_first(self, start: Callable[[], None]) -> None:
+        """Has `start` called at the first message: nothing of ours runs before there is something to record."""
+        self._on_first = start
+
+    def put(self, message: Message) -> None:
+        """Takes `message`."""
+        if len(self._messages) >= QUEUE_LIMIT and isinstance(message, (EventOpened, EventClosed)):
+            self.drop("queue_full")
+            return
+        self._messages.append(message)
+        if not self._signalled:
+            self._signalled = True
+            self._wake.set()
+        if self._on_first is not None:
+            start, self._on_first = self._on_first, None
+            start()
+
+    def drop(self, cause: str, count: int = 1) -> None:
+        """Counts events that no record will hold."""
+        self.dropped[cause] = self.dropped.get(cause, 0) + count
+
+    def wait(self, seconds: float) -> None:
+        """Waits for a message, at most `seconds`."""
+        self._wake.wait(seconds)
+
+    def wake(self) -> None:
+        """Ends a `wait`."""
+        self._wake.set()
+
+    def take(self, limit: int) -> list[Message]:
+        """The next messages, in order, at most `limit`."""
+        self._signalled = False
+        self._wake.clear()
+        messages: list[Message] = []
+        while self._messages and len(messages) < limit:
+            messages.append(self._messages.popleft())
+        return messages
+
+    def __len__(self) -> int:
+        return len(self._messages)

@@ -1,0 +1,92 @@
+"""How a process ends: exit, SIGTERM, multiprocessing children.
+
+`atexit` does not run in forked children before Python 3.13, so `multiprocessing.util.Finalize` does there; both may
+run, the second does nothing. No thread is started (Python 3.12 refuses), nothing is imported, and `force_flush` is
+never called: it takes ten seconds against a hanging collector.
+"""
+
+import atexit
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from amfs_otel import guard
+from amfs_otel.capture import streams
+from amfs_otel.capture.windows import Windows
+from amfs_otel.model import ClosedBy
+from amfs_otel.pipeline.worker import Worker
+from amfs_otel.settings import Settings
+
+SIGTERM_LIMIT_S = 1.0
+
+
+class Exit:
+    """Ends the pipeline of one process, once.
+
+    Args:
+        settings: How long it may take, and whether SIGTERM is handled.
+        windows: Closed at the end.
+        worker: Made to finish.
+    """
+
+    def __init__(self, settings: Settings, windows: Windows, worker: Worker) -> None:
+        self._settings = settings
+        self._windows = windows
+        self._worker = worker
+        self._done = False
+        self._pid = os.getpid()
+        self._handler: Callable[[int, FrameType | None], Any] | None = None
+        self.after: list[Callable[[], None]] = []
+
+    def register(self) -> None:
+        """Registers for the end of this process; again at each provider attachment, so that we come before it."""
+        atexit.unregister(self.run)
+        atexit.register(self.run)
+        util: Any = sys.modules.get("multiprocessing.util")
+        if util is not None:
+            util.Finalize(None, self.run, exitpriority=100)
+        if self._settings.sigterm and self._handler is None:
+            self._take_sigterm()
+
+    def unregister(self) -> None:
+        """Takes the registrations back."""
+        atexit.unregister(self.run)
+        if self._handler is not None and signal.getsignal(signal.SIGTERM) is self._handler:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def run(self) -> None:
+        """Closes all windows and finishes the worker within the exit time. Idempotent."""
+        if self._done or os.getpid() != self._pid:
+            return
+        self._done = True
+        self._finish(ClosedBy.EXIT, self._settings.exit_timeout_s)
+        for function in self.after:
+            guard.run("exit", function)
+
+    def _finish(self, cause: ClosedBy, limit_s: float) -> None:
+        deadline = time.monotonic() + limit_s
+        guard.run("exit", streams.end_all)
+        guard.run("exit", self._windows.close_all, cause)
+        guard.run("exit", self._worker.finish, deadline)
+
+    def _take_sigterm(self) -> None:
+        """A handler over SIG_DFL, in the main thread only: a server's own handler is never displaced."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            return
+
+        def on_sigterm(number: int, _frame: FrameType | None) -> None:
+            if not self._done and os.getpid() == self._pid:
+                self._done = True
+                self._finish(ClosedBy.SIGTERM, min(SIGTERM_LIMIT_S, self._settings.exit_timeout_s))
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+        self._handler = on_sigterm
+        signal.signal(signal.SIGTERM, on_sigterm)

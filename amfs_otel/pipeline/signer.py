@@ -1,0 +1,117 @@
+"""Closed windows → signed records, and what a process remembers of those it signed."""
+
+import logging
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from amfs_otel import guard
+from amfs_otel.assemble.assembler import DecisionTrace
+from amfs_otel.assemble.origin import origin_facts
+from amfs_otel.assemble.records import Origin, record_from_trace
+from amfs_otel.chain.record import Record
+from amfs_otel.drain.custody import HeldKey, held_key
+from amfs_otel.errors import AmfsOtelError
+from amfs_otel.settings import Settings
+from amfs_otel.spool import StateDirectory
+
+LOOK_AGAIN_S = 60.0
+REMEMBERED_RECORDS = 256
+REMEMBERED_BYTES = 16 << 20
+REMEMBERED_HASHES = 8192
+UNSIGNED_LIMIT = 1000
+
+
+class Signer:
+    """Signs what the assembler finished. Without a key it keeps the traces and looks for one every minute.
+
+    Args:
+        settings: Where the key is.
+        state: The state directory.
+
+    Attributes:
+        held: The key, once found.
+        unsigned: Traces that wait for a key.
+        signed: Records signed so far, by kind.
+    """
+
+    def __init__(self, settings: Settings, state: StateDirectory) -> None:
+        self._settings = settings
+        self._state = state
+        self.held: HeldKey | None = None
+        self._looked_at = float("-inf")
+        self._hashes: OrderedDict[str, str] = OrderedDict()
+        self._recent: OrderedDict[str, Record] = OrderedDict()
+        self._recent_bytes = 0
+        self.unsigned: deque[DecisionTrace] = deque()
+        self.signed: dict[str, int] = {}
+
+    def key(self) -> HeldKey | None:
+        """The writer key, looked for at most once a minute while there is none."""
+        if self.held is None and time.monotonic() - self._looked_at >= LOOK_AGAIN_S:
+            self._looked_at = time.monotonic()
+            try:
+                self.held = held_key(self._settings, self._state, "writer")
+            except AmfsOtelError as error:
+                guard.once("writer_key", logging.WARNING, "amfs-otel: no signing key: %s", error)
+            if self.held is None:
+                guard.once(
+                    "no_writer_key",
+                    logging.WARNING,
+                    "amfs-otel: a database is configured but no signing key; traces wait unsigned in %s. "
+                    "Run `amfs-otel init` where the database is prepared and copy the writer key here.",
+                    self._state.path,
+                )
+        return self.held
+
+    def sign(self, trace: DecisionTrace, coverage: Mapping[str, Any]) -> Record | None:
+        """The signed record of `trace`, or `None`: then it waits for a key.
+
+        Args:
+            trace: A closed window.
+            coverage: Further coverage counters of its skeleton.
+        """
+        held = self.key()
+        if held is None:
+            self.unsigned.append(trace)
+            while len(self.unsigned) > UNSIGNED_LIMIT:
+                # The journal still has it: whoever adopts that signs it.
+                self.unsigned.popleft()
+            return None
+        record = record_from_trace(
+            trace,
+            log=self._settings.log,
+            key=held.key,
+            origin=Origin(origin_facts(self._settings)),
+            content=self._settings.ledger_content,
+            hash_of=self._hashes.get,
+            coverage=coverage,
+        )
+        self._remember(record)
+        return record
+
+    def _remember(self, record: Record) -> None:
+        self.signed[record.kind] = self.signed.get(record.kind, 0) + 1
+        self._hashes[record.record_id] = record.record_hash.hex()
+        while len(self._hashes) > REMEMBERED_HASHES:
+            self._hashes.popitem(last=False)
+        self._recent[record.record_id] = record
+        self._recent_bytes += _size(record)
+        while len(self._recent) > REMEMBERED_RECORDS or self._recent_bytes > REMEMBERED_BYTES:
+            _, forgotten = self._recent.popitem(last=False)
+            self._recent_bytes -= _size(forgotten)
+
+    def recent(self) -> list[Record]:
+        """The records that this process signed last, oldest first."""
+        return list(self._recent.values())
+
+    def waiting(self, done: Callable[[DecisionTrace], None]) -> None:
+        """Hands over the traces that waited for a key, if there is one now."""
+        if self.unsigned and self.key() is not None:
+            while self.unsigned:
+                done(self.unsigned.popleft())
+
+
+def _size(record: Record) -> int:
+    return len(record.header) + sum(len(part.data or b"") + 100 for part in record.parts)

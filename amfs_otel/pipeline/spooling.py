@@ -1,0 +1,160 @@
+"""The worker's side of the spool: what to do when it is full, read-only or missing."""
+
+import logging
+import time
+from collections.abc import Callable, Collection
+
+from amfs_otel import guard
+from amfs_otel.errors import SpoolError
+from amfs_otel.settings import Settings
+from amfs_otel.spool import LOCAL, Pressure, SpoolFull, SpoolWriter, StateDirectory, WriterName, list_segments, retire
+
+JOURNAL_AGE_S = 600.0
+TIDY_EVERY_S = 5.0
+
+
+class Spooling:
+    """Writes journal and records; says, once per cause, where it cannot. Callers serialise.
+
+    Args:
+        settings: Limit of the spool.
+        state: The state directory.
+        open_windows: Frame ids of windows not yet spooled as records.
+    """
+
+    def __init__(
+        self, settings: Settings, state: StateDirectory, open_windows: Callable[[], Collection[bytes]]
+    ) -> None:
+        self._settings = settings
+        self._state = state
+        self._open_windows = open_windows
+        self._writer: SpoolWriter | None = None
+        self._began: bytes | None = None
+        self._unusable = False
+        self._dirty = False
+        self._tidied_at = time.monotonic()
+        self.destination = LOCAL
+        self.ephemeral: bool | None = None
+        self.lost: dict[str, int] = {}
+        self.journaled = 0
+        self.spooled = 0
+
+    def settle(self, destination: str) -> None:
+        """Fixes the destination that frames are for, before the first one."""
+        self.destination = destination
+
+    def begin(self, began: bytes) -> None:
+        """Writes the first frame: what an adopter must know about this process."""
+        self._began = began
+        self.ephemeral = guard.run("spool", self._state.is_ephemeral)
+        self.journal(bytes(16), began)
+
+    @property
+    def name(self) -> WriterName | None:
+        """Name of this process's writer, once it wrote something."""
+        return self._writer.name if self._writer is not None else None
+
+    @property
+    def usable(self) -> bool:
+        """Whether frames reach the disk."""
+        return not self._unusable
+
+    @property
+    def pressure(self) -> Pressure:
+        """What the fill of the state directory asks to leave out."""
+        return self._writer.pressure() if self._writer is not None else Pressure.NONE
+
+    def used_bytes(self) -> int:
+        """Bytes that the state directory uses."""
+        return self._writer.used_bytes() if self._writer is not None else 0
+
+    def journal(self, identity: bytes, payload: bytes) -> bool:
+        """Appends a journal frame; whether it was taken."""
+        taken = self._append("journal", identity, payload, reserved=False)
+        self.journaled += taken
+        return taken
+
+    def record(self, identity: bytes, payload: bytes, *, reserved: bool = False) -> bool:
+        """Appends a record frame and brings it onto the medium; whether that succeeded."""
+        taken = self._append("records", identity, payload, reserved=reserved) and self.sync()
+        self.spooled += taken
+        return taken
+
+    def _append(self, stream: str, identity: bytes, payload: bytes, *, reserved: bool) -> bool:
+        try:
+            writer = self._open()
+            writer.append("records" if stream == "records" else "journal", identity, payload, reserved=reserved)
+        except SpoolFull as error:
+            self.lost["spool_full"] = self.lost.get("spool_full", 0) + 1
+            guard.once("spool_full", logging.ERROR, "amfs-otel: evidence is being lost: %s", error)
+            return False
+        except SpoolError as error:
+            self._unusable = True
+            self.lost["spool"] = self.lost.get("spool", 0) + 1
+            guard.once(
+                "spool",
+                logging.WARNING,
+                "amfs-otel: the spool cannot be used; %s: %s",
+                "records go straight to the database" if self._settings.dsn else "decision traces are lost",
+                error,
+            )
+            return False
+        self._unusable = False
+        self._dirty = True
+        return True
+
+    def _open(self) -> SpoolWriter:
+        if self._writer is None:
+            self._writer = SpoolWriter(
+                self._state,
+                self.destination,
+                limit_bytes=self._settings.spool_limit_bytes,
+                max_age_s=JOURNAL_AGE_S,
+                open_windows=self._carried,
+            )
+        return self._writer
+
+    def _carried(self) -> Collection[bytes]:
+        return [bytes(16), *self._open_windows()]
+
+    def sync(self) -> bool:
+        """Brings appended frames onto the medium; whether that succeeded."""
+        if self._writer is None or not self._dirty:
+            return not self._unusable
+        try:
+            self._writer.sync()
+        except SpoolError as error:
+            guard.once("spool_sync", logging.ERROR, "amfs-otel: evidence may be lost: %s", error)
+            return False
+        self._dirty = False
+        return True
+
+    def tidy(self) -> None:
+        """Cuts old segments and removes journal segments: what was open in them was carried into the newest."""
+        if self._writer is None or time.monotonic() - self._tidied_at < TIDY_EVERY_S:
+            return
+        self._tidied_at = time.monotonic()
+        guard.run("spool", self._writer.rotate_due)
+        for segment in self._writer.segments("journal")[:-1]:
+            guard.run("spool", self._writer.retire, segment)
+
+    def close(self, *, journal_done: bool = True) -> None:
+        """Syncs and lets go of the files.
+
+        Args:
+            journal_done: Whether every window in the journal became a spooled record, so that the journal may go.
+        """
+        if self._writer is None:
+            return
+        writer, self._writer = self._writer, None
+        writer.close()
+        if journal_done and not self.lost and not self._open_windows():
+            for segment in list_segments(self._state, self.destination):
+                if segment.writer == writer.name and segment.stream == "journal":
+                    retire(segment)
+
+    def after_fork_in_child(self) -> None:
+        """Closes inherited descriptors; the parent goes on with the files."""
+        if self._writer is not None:
+            self._writer.after_fork_in_child()
+            self._writer = None

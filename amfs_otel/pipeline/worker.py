@@ -1,0 +1,219 @@
+"""The worker: one daemon thread from the first event on, and everything between the intake and the spool.
+
+Events reach the journal at most 100 ms after they happened; a closed window is signed and on the medium before the
+next batch. All of it can also run inline, on whichever thread calls `flush` or `finish`.
+"""
+
+import threading
+import time
+from typing import Any
+
+from opentelemetry import context
+from opentelemetry.metrics import Meter
+
+from amfs_otel import guard
+from amfs_otel.assemble.assembler import Assembler, DecisionTrace
+from amfs_otel.assemble.gaps import Gap, trace_from_gap
+from amfs_otel.assemble.journal import JournalItem, ProcessBegan, encoded, frame_id, record_id_of
+from amfs_otel.assemble.origin import origin_facts
+from amfs_otel.assemble.prepare import Preparer
+from amfs_otel.capture.content import Masker
+from amfs_otel.capture.ambient import SUPPRESS
+from amfs_otel.capture.windows import Windows
+from amfs_otel.chain.record import Record, record_to_bytes
+from amfs_otel.model import ClosedBy
+from amfs_otel.pipeline.delivery import Delivery
+from amfs_otel.pipeline.health import Health
+from amfs_otel.pipeline.intake import Intake
+from amfs_otel.pipeline.signer import Signer
+from amfs_otel.pipeline.spooling import Spooling
+from amfs_otel.settings import Settings
+from amfs_otel.spool import Pressure, StateDirectory
+
+BATCH_S = 0.05
+TICK_S = 1.0
+BATCH_LIMIT = 2000
+
+
+class Worker:
+    """Drives one process's pipeline.
+
+    Args:
+        settings: The process's settings.
+        intake: Where messages come from.
+        windows: Told when a window is full or idle.
+        masker: Masks what is kept.
+        meter: For our health metrics; `None` records none.
+    """
+
+    def __init__(
+        self, settings: Settings, intake: Intake, windows: Windows, masker: Masker, meter: Meter | None
+    ) -> None:
+        self.settings = settings
+        self.state = StateDirectory(settings.state_dir)
+        self.intake = intake
+        self.windows = windows
+        self._masker = masker
+        self._lock = threading.RLock()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self._assembler: Assembler | None = None
+        self.signer = Signer(settings, self.state)
+        self.spooling = Spooling(settings, self.state, self._open_windows)
+        self.delivery = Delivery(settings, self.state, self.spooling, self.signer)
+        self.health = Health(self, meter)
+
+    def start(self) -> None:
+        """Starts the thread; called at the first message."""
+        with self._lock:
+            if self._thread is None and not self._stopping:
+                self._thread = threading.Thread(target=self._run, name="amfs-otel", daemon=True)
+                self._thread.start()
+        self.delivery.start()
+
+    def _run(self) -> None:
+        token = context.attach(context.set_value(SUPPRESS, True))
+        try:
+            while not self._stopping:
+                self.intake.wait(TICK_S)
+                if not self._stopping:
+                    time.sleep(BATCH_S)
+                guard.run("worker", self._turn)
+        finally:
+            context.detach(token)
+
+    def _turn(self) -> None:
+        with self._lock:
+            self._close_due()
+            self._process()
+            self.signer.waiting(self._finished)
+            self.spooling.tidy()
+            self.health.tick()
+        self.delivery.wake()
+
+    def _close_due(self) -> None:
+        self.windows.close_idle(self.settings.idle_s, self.settings.inferred_idle_s)
+
+    def _process(self) -> None:
+        """Journals and assembles all that lies in the intake."""
+        while True:
+            messages = self.intake.take(BATCH_LIMIT)
+            if not messages:
+                break
+            assembler = self._assembling()
+            for message in messages:
+                for item in guard.run("assemble", assembler.prepared, message) or ():
+                    self._apply(assembler, item)
+            self.spooling.sync()
+        self._tell_drops()
+
+    def _apply(self, assembler: Assembler, item: JournalItem) -> None:
+        self.spooling.journal(frame_id(record_id_of(item)), encoded(item))
+        trace = guard.run("assemble", assembler.apply, item)
+        if trace is not None:
+            self._finished(trace)
+
+    def _assembling(self) -> Assembler:
+        if self._assembler is None:
+            self.spooling.settle(self.delivery.destination())
+            held = self.signer.key()
+            preparer = Preparer(
+                self.settings.ledger_content, self._masker, held.key.digest_key() if held is not None else None
+            )
+            self._assembler = Assembler(preparer, self._window_full)
+            self.spooling.begin(
+                encoded(
+                    ProcessBegan(
+                        dict(origin_facts(self.settings)), self.settings.log, self.settings.ledger_content.value
+                    )
+                )
+            )
+        return self._assembler
+
+    def _window_full(self, record_id: str) -> None:
+        self.windows.close_record(record_id, ClosedBy.LIMIT)
+
+    def _finished(self, trace: DecisionTrace) -> None:
+        """Signs a trace and spools its record."""
+        record = guard.run("sign", self.signer.sign, trace, self._coverage())
+        if record is not None:
+            self._spool(record)
+
+    def _spool(self, record: Record) -> None:
+        kept = self.spooling.record(frame_id(record.record_id), record_to_bytes(record))
+        if not kept and not self.delivery.direct(record):
+            self.intake.drop("record_lost")
+
+    def _coverage(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if self.intake.dropped:
+            found["dropped"] = dict(self.intake.dropped)
+        ephemeral = self.spooling.ephemeral
+        if ephemeral is not None:
+            found["spool_ephemeral"] = ephemeral
+        return found
+
+    def _tell_drops(self) -> None:
+        """Seals counted drops as a gap, once per cause and count."""
+        for cause, count in self.health.new_drops(self.intake.dropped).items():
+            gap = trace_from_gap(Gap(cause, count=count), self.settings.default_agent)
+            record = guard.run("sign", self.signer.sign, gap, {})
+            if record is not None:
+                self.spooling.record(frame_id(record.record_id), record_to_bytes(record), reserved=True)
+
+    def _open_windows(self) -> list[bytes]:
+        """Windows whose journal frames must be carried into a new segment."""
+        if self._assembler is None:
+            return []
+        waiting = [trace.window.record_id for trace in self.signer.unsigned]
+        return [frame_id(record_id) for record_id in [*self._assembler.open_windows(), *waiting]]
+
+    @property
+    def pressure(self) -> Pressure:
+        """What the spool's fill asks us to leave out."""
+        return self.spooling.pressure
+
+    # -- from outside --------------------------------------------------------------------------------------------
+
+    def flush(self, timeout_s: float) -> bool:
+        """Makes all that was captured durable, inline; with a DSN waits for one delivery."""
+        deadline = time.monotonic() + timeout_s
+        if not self._inline(deadline):
+            return False
+        return self.delivery.flush(deadline)
+
+    def spool_now(self, timeout_s: float) -> bool:
+        """Makes all that was captured durable on this machine, inline."""
+        return self._inline(time.monotonic() + timeout_s)
+
+    def finish(self, deadline: float) -> None:
+        """The last turn of this process: journal, records, delivery, status. Starts no thread, imports nothing."""
+        self._stopping = True
+        self.intake.wake()
+        self._inline(deadline)
+        self.delivery.finish(deadline)
+        if self._lock.acquire(timeout=max(0.05, deadline - time.monotonic())):
+            try:
+                guard.run("status", self.health.write, at_exit=True)
+                guard.run("spool", self.spooling.close)
+            finally:
+                self._lock.release()
+
+    def _inline(self, deadline: float) -> bool:
+        if not self._lock.acquire(timeout=max(0.05, deadline - time.monotonic())):
+            return False
+        token = context.attach(context.set_value(SUPPRESS, True))
+        try:
+            guard.run("worker", self._process)
+            guard.run("worker", self.signer.waiting, self._finished)
+            guard.run("worker", self.spooling.sync)
+        finally:
+            context.detach(token)
+            self._lock.release()
+        return True
+
+    def after_fork_in_child(self) -> None:
+        """Lets go of the parent's descriptors; this object is not used again in the child."""
+        self._stopping = True
+        self.spooling.after_fork_in_child()
+        self.delivery.after_fork_in_child()
