@@ -7,11 +7,9 @@ stands here is for what no patch sees, and for asking "why did we do that?" from
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from amfs_otel.answers import explain, traces, verify
     from amfs_otel.api import (
-        TraceExporter,
         checkpoint,
-        configure_otel,
-        explain,
         flush,
         instrument,
         outcome,
@@ -19,9 +17,8 @@ if TYPE_CHECKING:
         record_decision,
         session,
         tool,
-        traces,
-        verify,
     )
+    from amfs_otel.export.replay import TraceExporter, configure_otel
 
 __all__ = [
     "TraceExporter",
@@ -39,14 +36,22 @@ __all__ = [
     "verify",
 ]
 
+_ELSEWHERE = {
+    "TraceExporter": "amfs_otel.export.replay",
+    "configure_otel": "amfs_otel.export.replay",
+    "explain": "amfs_otel.answers",
+    "traces": "amfs_otel.answers",
+    "verify": "amfs_otel.answers",
+}
+
 
 def __getattr__(name: str) -> Any:
     """Imports a public name when it is first used (PEP 562): importing the package costs nothing."""
-    if name in __all__:
-        from amfs_otel import api
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
 
-        return getattr(api, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_ELSEWHERE.get(name, "amfs_otel.api")), name)
 
 
 def __dir__() -> list[str]:

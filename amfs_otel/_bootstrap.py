@@ -1,37 +1,76 @@
-"""What `opentelemetry-instrument` runs before the program: registers patches and attaches to the provider.
+"""How capturing begins: armed by `opentelemetry-instrument`, started when there is something to capture.
 
-Only the standard library is imported at the top. Nothing here may raise: an error in this hook would abort every other
-vendor's instrumentation, too.
+`arm` registers post-import hooks and attaches to the tracer provider; it imports next to nothing, so a program that
+uses no library of ours pays a few milliseconds. `start` makes the pipeline: at the import of the first library that we
+patch, at `amfs_otel.instrument()`, or at the first use of the Python API in an armed process.
+
+Only the standard library is imported at the top. Nothing may leave `pre_instrument`: an error in this hook would abort
+every other vendor's instrumentation, too.
 """
 
 import logging
 from typing import Any
 
+_armed = False
+
 
 def pre_instrument() -> None:
     """The `opentelemetry_pre_instrument` hook: runs after the SDK is configured and before any patch."""
     try:
-        start()
+        arm()
     except Exception:
         logging.getLogger("amfs_otel").warning("amfs-otel: could not start; nothing is captured", exc_info=True)
 
 
+def arm(tracer_provider: Any = None, names: tuple[str, ...] = ()) -> bool:
+    """Registers the patches and attaches to the provider; idempotent.
+
+    Args:
+        tracer_provider: Provider to attach to; default: the global one.
+        names: Libraries to patch; all when empty.
+
+    Returns:
+        Whether anything will be captured (`False` where `AMFS_OTEL_DISABLED` is set).
+
+    Raises:
+        ValueError: A library is unknown.
+    """
+    global _armed  # noqa: PLW0603  one process is armed once
+    from amfs_otel import attach, instrumentor
+    from amfs_otel.settings import Settings
+
+    settings = Settings.from_env()
+    if settings.disabled:
+        return False
+    _armed = True
+    attach.attach(tracer_provider)
+    instrumentor.instrument(names, disabled=settings.library_disabled, before_patch=start_if_armed)
+    return True
+
+
 def start(tracer_provider: Any = None, names: tuple[str, ...] = ()) -> bool:
-    """Starts capturing; idempotent beside itself and `amfs_otel.instrument()`.
+    """`arm`, and starts the pipeline at once.
 
     Args:
         tracer_provider: Provider for our spans; default: the global one.
         names: Libraries to patch; all when empty.
 
     Returns:
-        Whether anything is captured (`False` where `AMFS_OTEL_DISABLED` is set).
-    """
-    from amfs_otel import instrumentor, pipeline
-    from amfs_otel.pipeline import attach
+        Whether anything is captured.
 
-    running = pipeline.start(tracer_provider=tracer_provider)
-    if running is None:
+    Raises:
+        ValueError: A library is unknown.
+    """
+    if not arm(tracer_provider, names):
         return False
-    attach.attach(tracer_provider)
-    instrumentor.instrument(names, disabled=running.settings.library_disabled)
-    return True
+    from amfs_otel import pipeline
+
+    return pipeline.start(tracer_provider=tracer_provider) is not None
+
+
+def start_if_armed() -> None:
+    """Starts the pipeline in a process that `opentelemetry-instrument` armed."""
+    if _armed:
+        from amfs_otel import pipeline
+
+        pipeline.start()

@@ -1,4 +1,4 @@
-"""The Python API: what no patch sees, and asking "why?" from inside a program.
+"""The recording half of the Python API: what no patch sees.
 
 Everything here is safe to call where nothing is captured: recording functions then do nothing.
 """
@@ -6,35 +6,21 @@ Everything here is safe to call where nothing is captured: recording functions t
 import functools
 import inspect
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar, cast
 
 from opentelemetry import context, trace
 
 from amfs_otel import _bootstrap, capture, guard, pipeline
-from amfs_otel.answers import explain, traces, verify
 from amfs_otel.capture import Kind, Session, Step, explicit_session
-from amfs_otel.export.replay import TraceExporter, configure_otel
 from amfs_otel.model import ClosedBy
 
-__all__ = [
-    "TraceExporter",
-    "checkpoint",
-    "configure_otel",
-    "explain",
-    "flush",
-    "instrument",
-    "outcome",
-    "record_context",
-    "record_decision",
-    "session",
-    "tool",
-    "traces",
-    "verify",
-]
+__all__ = ["checkpoint", "flush", "instrument", "outcome", "record_context", "record_decision", "session", "tool"]
 
 SOURCE = "amfs_otel"
+
+_bootstrap.start_if_armed()
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -59,7 +45,7 @@ def instrument(*libraries: str, tracer_provider: trace.TracerProvider | None = N
 
 
 @contextmanager
-def session(agent: str | None = None, id: str | None = None) -> Iterator[Session]:  # noqa: A002  the public name
+def session(agent: str | None = None, id: str | None = None) -> Generator[Session]:  # noqa: A002  the public name
     """One run of one agent: everything inside belongs to its decision trace.
 
     A commit inside closes the window, not the session. The end of the block closes what is open.

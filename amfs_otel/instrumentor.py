@@ -9,14 +9,11 @@ import importlib
 import logging
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import wrapt
-from opentelemetry.instrumentation.instrumentor import (  # pyright: ignore[reportMissingTypeStubs]
-    BaseInstrumentor,
-)
 
 from amfs_otel import guard
 
@@ -81,12 +78,18 @@ _replaced: dict[str, list[_Replaced]] = {}
 _registered: set[str] = set()
 
 
-def instrument(names: Iterable[str] = (), *, disabled: Callable[[str], bool] = lambda _: False) -> None:
+def instrument(
+    names: Iterable[str] = (),
+    *,
+    disabled: Callable[[str], bool] = lambda _: False,
+    before_patch: Callable[[], None] = lambda: None,
+) -> None:
     """Registers the patches of `names` (all when empty). Idempotent; patch twice = once.
 
     Args:
         names: Names of libraries in `LIBRARIES`.
         disabled: Says whether a library is switched off by configuration.
+        before_patch: Called before a library that was just imported is patched: starts what the patch reports to.
 
     Raises:
         ValueError: A name is not in `LIBRARIES`.
@@ -102,22 +105,25 @@ def instrument(names: Iterable[str] = (), *, disabled: Callable[[str], bool] = l
         if disabled(library.name):
             _states.setdefault(library.name, PatchState(library.name)).state = "disabled"
         else:
-            _register(library)
+            _register(library, before_patch)
 
 
-def _register(library: Library) -> None:
+def _register(library: Library, before_patch: Callable[[], None]) -> None:
     with _lock:
         state = _states.setdefault(library.name, PatchState(library.name))
         if state.state == "disabled":
             state.state = "waiting"
         if library.name in _registered:
             if library.target in sys.modules and library.name not in _replaced:
+                guard.run(library.name, before_patch)
                 _patch(library)
             return
         _registered.add(library.name)
 
     def imported(_module: Any) -> None:
-        guard.run(library.name, _patch, library)
+        if _states[library.name].state != "disabled":
+            guard.run(library.name, before_patch)
+            guard.run(library.name, _patch, library)
 
     wrapt.register_post_import_hook(imported, library.target)
 
@@ -240,19 +246,3 @@ def _conflict(requires: str, found: str | None) -> str | None:
     if found is None or requirement.specifier.contains(found, prereleases=True):
         return None
     return f"{requirement.name} {found} is outside {requirement.specifier}"
-
-
-class AmfsInstrumentor(BaseInstrumentor):
-    """Our entry in `opentelemetry_instrumentor`, for launchers that know only that group."""
-
-    def instrumentation_dependencies(self) -> Collection[str]:
-        """None: each patch checks its own target when that is imported."""
-        return ()
-
-    def _instrument(self, **kwargs: Any) -> None:
-        from amfs_otel import _bootstrap
-
-        _bootstrap.start(kwargs.get("tracer_provider"))
-
-    def _uninstrument(self, **_kwargs: Any) -> None:
-        uninstrument()

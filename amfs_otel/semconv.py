@@ -368,7 +368,7 @@ INTERNAL_ERRORS: Final = Metric(
     "amfs.internal_errors", "observable_counter", "{error}", "Internal errors that the agent did not see, by patch"
 )
 DEVELOPMENT_KEY: Final = Metric(
-    "amfs.development_key", "observable_gauge", "1", "1 while records are signed with a development key"
+    "amfs.development_key", "observable_gauge", "{key}", "1 while records are signed with a development key"
 )
 
 GEN_AI_METRICS: Final = (

@@ -77,6 +77,7 @@ class Assembler:
         self._windows: dict[str, _Open] = {}
         self._where: dict[str, str] = {}
         self._left_open: OrderedDict[str, WindowFacts] = OrderedDict()
+        self._ended_meanwhile: dict[int, EventOpened] = {}
         self._tools = ToolCallsInMessages()
 
     # -- from capture --------------------------------------------------------------------------------------------
@@ -85,25 +86,42 @@ class Assembler:
         """What the journal must hold for `message`. A step that has ended meanwhile is journaled once, as ended."""
         if isinstance(message, EventOpened):
             if message.event.end_ns:
+                self._ended_meanwhile[message.event.id] = message
                 return []
-            return self._prepared_event(message.record_id, message.event)
+            return self._prepared_event(message.record_id, message.event, ended=False)
         if isinstance(message, EventClosed):
-            return self._prepared_event(message.record_id, message.event)
+            self._ended_meanwhile.pop(message.event.id, None)
+            return self._prepared_event(message.record_id, message.event, ended=True)
+        if isinstance(message, EventsMoved):
+            for event_id in message.event_ids:
+                opened = self._ended_meanwhile.get(event_id)
+                if opened is not None:
+                    opened.record_id = message.target
+        if isinstance(message, WindowClosed):
+            return [*self._still_open_in(message.record_id), message]
         return [message]
 
-    def _prepared_event(self, record_id: str, event: Event) -> list[JournalItem]:
-        key = f"{event.id:016x}"
-        opened = self._opened(key)
+    def _still_open_in(self, record_id: str) -> list[JournalItem]:
+        """Steps that were open when their window closed, although they have ended by now."""
+        opened = [message for message in self._ended_meanwhile.values() if message.record_id == record_id]
+        items: list[JournalItem] = []
+        for message in opened:
+            del self._ended_meanwhile[message.event.id]
+            items.extend(self._prepared_event(record_id, message.event, ended=False))
+        return items
+
+    def _prepared_event(self, record_id: str, event: Event, *, ended: bool) -> list[JournalItem]:
+        opened = self._opened(f"{event.id:016x}")
         items: list[JournalItem] = []
         if event.kind is Kind.LLM_CALL:
             if opened is None:
                 answered = self._tools.answered(event, self.preparer)
                 items.extend(EventPrepared(record_id, call) for call in answered)
-            if event.end_ns:
+            if ended:
                 self._tools.asked(event)
         elif event.kind is Kind.TOOL_CALL:
             self._tools.seen(event)
-        items.append(EventPrepared(record_id, self.preparer.event(event, opened)))
+        items.append(EventPrepared(record_id, self.preparer.event(event, opened, ended=ended)))
         return items
 
     def _opened(self, event_id: str) -> PreparedEvent | None:

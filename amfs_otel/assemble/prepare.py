@@ -69,14 +69,14 @@ class Preparer:
     masker: Masker
     digest_key: bytes | None
 
-    def event(self, event: Event, opened: PreparedEvent | None = None) -> PreparedEvent:
-        """Prepares `event`; `is_open` says whether it had ended when this was called.
+    def event(self, event: Event, opened: PreparedEvent | None = None, *, ended: bool) -> PreparedEvent:
+        """Prepares `event`.
 
         Args:
             event: The event.
             opened: What was prepared while the step was open: its texts, with their salts, are taken over.
+            ended: Whether its end has been reported, so that its result is final.
         """
-        ended = event.end_ns != 0
         texts = list(opened.texts) if opened is not None else []
         facts = dict(opened.facts) if opened is not None else self._request(event, texts)
         facts["status"] = event.status if ended else "incomplete"

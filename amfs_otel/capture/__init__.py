@@ -284,7 +284,9 @@ class run:  # noqa: N801  reads as a statement: `with capture.run(...)`
             self._root = True
             self._session = Session(source, agent, session_id)
             current_run.set(self._session)
-        self.step = capture.begin(Kind.AGENT_RUN, source, {"agent_name": agent, **fields})
+            self.step = capture.begin_run(source, {"agent_name": agent, **fields}, self._session)
+        else:
+            self.step = capture.begin(Kind.AGENT_RUN, source, {"agent_name": agent, **fields})
 
     def end(
         self, result: dict[str, Any] | None = None, error: BaseException | None = None, *, paused: bool = False

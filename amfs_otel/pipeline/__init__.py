@@ -75,8 +75,15 @@ def _made(settings: Settings, tracer_provider: trace.TracerProvider | None) -> P
     meter = None if settings.sdk_disabled else metrics.get_meter(SCOPE, version)
     captured = Capture(settings, intake, masker, tracer, ClientMetrics(meter, dual=settings.semconv_dual))
     worker = Worker(settings, intake, captured.windows, masker, meter)
-    intake.on_first(worker.start)
-    return Pipeline(settings, intake, captured, worker, Exit(settings, captured.windows, worker))
+    ending = Exit(settings, captured.windows, worker)
+
+    def first() -> None:
+        # A child of multiprocessing forgets all finalizers after the fork: registered again once there is something.
+        ending.register()
+        worker.start()
+
+    intake.on_first(first)
+    return Pipeline(settings, intake, captured, worker, ending)
 
 
 def current() -> Pipeline | None:

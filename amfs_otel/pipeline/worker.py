@@ -17,18 +17,19 @@ from amfs_otel.assemble.gaps import Gap, trace_from_gap
 from amfs_otel.assemble.journal import JournalItem, ProcessBegan, encoded, frame_id, record_id_of
 from amfs_otel.assemble.origin import origin_facts
 from amfs_otel.assemble.prepare import Preparer
-from amfs_otel.capture.content import Masker
 from amfs_otel.capture.ambient import SUPPRESS
+from amfs_otel.capture.content import Masker
 from amfs_otel.capture.windows import Windows
 from amfs_otel.chain.record import Record, record_to_bytes
 from amfs_otel.model import ClosedBy
+from amfs_otel.pipeline.admission import Admission
 from amfs_otel.pipeline.delivery import Delivery
 from amfs_otel.pipeline.health import Health
 from amfs_otel.pipeline.intake import Intake
 from amfs_otel.pipeline.signer import Signer
 from amfs_otel.pipeline.spooling import Spooling
 from amfs_otel.settings import Settings
-from amfs_otel.spool import Pressure, StateDirectory
+from amfs_otel.spool import StateDirectory
 
 BATCH_S = 0.05
 TICK_S = 1.0
@@ -58,6 +59,8 @@ class Worker:
         self._thread: threading.Thread | None = None
         self._stopping = False
         self._assembler: Assembler | None = None
+        self._preparer: Preparer | None = None
+        self._admission = Admission(intake)
         self.signer = Signer(settings, self.state)
         self.spooling = Spooling(settings, self.state, self._open_windows)
         self.delivery = Delivery(settings, self.state, self.spooling, self.signer)
@@ -101,7 +104,9 @@ class Worker:
             if not messages:
                 break
             assembler = self._assembling()
-            for message in messages:
+            self._admission.look(self.spooling.pressure, self.state.path)
+            assembler.preparer = self._admission.preparer(self._preparer or assembler.preparer)
+            for message in filter(self._admission.takes, messages):
                 for item in guard.run("assemble", assembler.prepared, message) or ():
                     self._apply(assembler, item)
             self.spooling.sync()
@@ -117,10 +122,10 @@ class Worker:
         if self._assembler is None:
             self.spooling.settle(self.delivery.destination())
             held = self.signer.key()
-            preparer = Preparer(
+            self._preparer = Preparer(
                 self.settings.ledger_content, self._masker, held.key.digest_key() if held is not None else None
             )
-            self._assembler = Assembler(preparer, self._window_full)
+            self._assembler = Assembler(self._preparer, self._window_full)
             self.spooling.begin(
                 encoded(
                     ProcessBegan(
@@ -167,11 +172,6 @@ class Worker:
             return []
         waiting = [trace.window.record_id for trace in self.signer.unsigned]
         return [frame_id(record_id) for record_id in [*self._assembler.open_windows(), *waiting]]
-
-    @property
-    def pressure(self) -> Pressure:
-        """What the spool's fill asks us to leave out."""
-        return self.spooling.pressure
 
     # -- from outside --------------------------------------------------------------------------------------------
 

@@ -1,21 +1,28 @@
 """Attaching to tracer providers: request boundaries, and our place in the order of exit.
 
 The processor goes to the global provider and to every provider that is made later (a user's second provider is
-invisible otherwise). It only looks at SERVER and CONSUMER spans; its `shutdown` means flush, never stop.
+invisible otherwise). It only looks at SERVER and CONSUMER spans; its `shutdown` means flush, never stop. Until the
+pipeline has been started by the import of a library that we patch, it does nothing, and nothing is imported for it.
 """
 
+import sys
 import threading
 import weakref
-from typing import Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
 
 import wrapt
 from opentelemetry import trace
 from opentelemetry.context import Context
+from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.trace import SpanKind
 
-from amfs_otel import capture, guard
-from amfs_otel.capture import Request
+from amfs_otel import _bootstrap, guard, instrumentor
+
+if TYPE_CHECKING:
+    from amfs_otel.capture import Request
+    from amfs_otel.pipeline import Pipeline
 
 _lock = threading.Lock()
 _attached: "weakref.WeakSet[Any]" = weakref.WeakSet()
@@ -30,10 +37,12 @@ class RequestBoundaries(SpanProcessor):
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:  # noqa: ARG002  the SDK's signature
         """Marks a request in the caller's context."""
-        if span.kind in (SpanKind.SERVER, SpanKind.CONSUMER):
+        if span.kind in (SpanKind.SERVER, SpanKind.CONSUMER) and _pipeline() is not None:
             guard.run("boundary", self._begin, span)
 
     def _begin(self, span: Span) -> None:
+        from amfs_otel import capture
+
         self._requests[span.get_span_context().span_id] = capture.begin_request()
 
     def on_end(self, span: ReadableSpan) -> None:
@@ -41,6 +50,8 @@ class RequestBoundaries(SpanProcessor):
         if span.kind in (SpanKind.SERVER, SpanKind.CONSUMER) and span.context is not None:
             request = self._requests.pop(span.context.span_id, None)
             if request is not None:
+                from amfs_otel import capture
+
                 capture.end_request(request)
 
     def shutdown(self) -> None:
@@ -49,9 +60,7 @@ class RequestBoundaries(SpanProcessor):
 
     def force_flush(self, timeout_millis: int = 1000) -> bool:
         """Makes everything captured so far durable."""
-        from amfs_otel import pipeline
-
-        running = pipeline.current()
+        running = _pipeline()
         return running is None or running.worker.spool_now(timeout_millis / 1000)
 
 
@@ -73,8 +82,6 @@ def _made(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _attach_to(provider: Any) -> None:
-    from amfs_otel import pipeline
-
     add = getattr(provider, "add_span_processor", None)
     if add is None:
         return
@@ -83,7 +90,27 @@ def _attach_to(provider: Any) -> None:
             return
         _attached.add(provider)
     add(RequestBoundaries())
-    running = pipeline.current()
+    running = _pipeline()
     if running is not None:
         # Registered again, so that at exit our root spans end before the provider shuts down.
         running.exit.register()
+
+
+def _pipeline() -> "Pipeline | None":
+    """The running pipeline, without importing it."""
+    pipeline = sys.modules.get("amfs_otel.pipeline")
+    return pipeline.current() if pipeline is not None else None
+
+
+class AmfsInstrumentor(BaseInstrumentor):
+    """Our entry in `opentelemetry_instrumentor`, for launchers that know only that group."""
+
+    def instrumentation_dependencies(self) -> Collection[str]:
+        """None: each patch checks its own target when that is imported."""
+        return ()
+
+    def _instrument(self, **kwargs: Any) -> None:
+        _bootstrap.arm(kwargs.get("tracer_provider"))
+
+    def _uninstrument(self, **_kwargs: Any) -> None:
+        instrumentor.uninstrument()

@@ -1,0 +1,235 @@
+"""The store that a command works on, by who drains and who writes.
+
+With a DSN it is that server, and a command that reads writes nothing there. Without one it is the local store: the
+command starts its server, takes over what lies in the spool, seals and projects it. `verify` and `doctor` look at
+either as it is.
+"""
+
+import contextlib
+import time
+from collections.abc import Generator
+from dataclasses import dataclass, field, replace
+
+from amfs_otel import environment_variables as env
+from amfs_otel import spool
+from amfs_otel.drain.custody import HeldKey, held_key
+from amfs_otel.drain.deliver import Courier, Delivered
+from amfs_otel.drain.sealing import seal_all
+from amfs_otel.errors import AmfsOtelError, ConfigurationError, KeyUnavailable, StoreUnavailable
+from amfs_otel.export.receipts import ReceiptEmitter
+from amfs_otel.settings import Settings
+from amfs_otel.spool import StateDirectory
+from amfs_otel.store.destination import destination_of
+from amfs_otel.store.embedded import EmbeddedServer
+from amfs_otel.store.postgres import Store
+
+RECEIPTS_S = 5.0
+FALLBACK_S = 2.0
+
+
+@dataclass(slots=True)
+class Filled:
+    """What taking over the spool came to.
+
+    Attributes:
+        delivered: What came into the store.
+        sealed: Records that got their entry.
+        held_by: Which session holds sealing back, where one was seen.
+        receipts: Receipts that the telemetry backend acknowledged.
+        problems: Why something of it could not be done, one sentence each.
+    """
+
+    delivered: Delivered = field(default_factory=Delivered)
+    sealed: int = 0
+    held_by: str | None = None
+    receipts: int = 0
+    problems: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An open store.
+
+    Attributes:
+        store: The store.
+        local: Whether it is the local one.
+        filled: What taking over the spool came to; empty where nothing is drained.
+    """
+
+    store: Store
+    local: bool
+    filled: Filled = field(default_factory=Filled)
+
+
+def settled(settings: Settings) -> Settings:
+    """The settings with the DSN that counts: a fallback DSN only where that database already holds our schema."""
+    if settings.dsn is None or not settings.dsn_is_fallback:
+        return settings
+    try:
+        with Store.connect(settings.dsn, settings.log, timeout_s=FALLBACK_S) as store:
+            if store.schema_state().present:
+                return replace(settings, dsn_is_fallback=False)
+    except AmfsOtelError:
+        pass
+    return replace(settings, dsn=None, dsn_is_fallback=False)
+
+
+def embedded_server(settings: Settings) -> EmbeddedServer:
+    """The local store's server; nothing is started."""
+    return EmbeddedServer(settings.state_dir, binaries_dir=settings.postgres_bin)
+
+
+@contextlib.contextmanager
+def open_to_read(settings: Settings) -> Generator[Opened | None]:
+    """The store for a command that answers from it; `None` where there is neither a DSN nor anything recorded.
+
+    Args:
+        settings: From `settled`.
+
+    Raises:
+        ConfigurationError: The DSN does not fit, or the database is not prepared.
+        StoreUnavailable: The server cannot be reached or started.
+    """
+    if settings.dsn is None:
+        with open_local(settings) as opened:
+            yield opened
+        return
+    with Store.connect(settings.dsn, settings.log) as store:
+        require_log(store)
+        yield Opened(store, local=False)
+
+
+@contextlib.contextmanager
+def open_local(settings: Settings) -> Generator[Opened | None]:
+    """The local store, with all that the spool held for it; `None` where nothing was ever recorded.
+
+    Args:
+        settings: Without a DSN.
+
+    Raises:
+        ConfigurationError: No usable PostgreSQL programs.
+        StoreUnavailable: The server does not start.
+    """
+    state = StateDirectory(settings.state_dir)
+    server = embedded_server(settings)
+    if not server.exists() and not spool.list_segments(state, spool.LOCAL):
+        yield None
+        return
+    state.open()
+    dsn = server.ensure()
+    assert dsn is not None
+    with Store.connect(dsn, settings.log) as store:
+        writer, log_key = _development(settings, state, "writer"), _development(settings, state, "log")
+        if store.schema_state().version < store.schema_state().newest or store.log_uid() is None:
+            _prepare(dsn, settings, writer, log_key)
+        yield Opened(store, local=True, filled=fill(store, settings, state, writer, log_key))
+
+
+@contextlib.contextmanager
+def open_as_it_is(settings: Settings) -> Generator[Opened | None]:
+    """The store without any draining; `None` where no local one was ever made.
+
+    Args:
+        settings: From `settled`.
+
+    Raises:
+        ConfigurationError: The DSN does not fit.
+        StoreUnavailable: The server cannot be reached or started.
+    """
+    dsn = settings.dsn
+    if dsn is None:
+        server = embedded_server(settings)
+        dsn = server.ensure(create=False)
+    if dsn is None:
+        yield None
+        return
+    with Store.connect(dsn, settings.log) as store:
+        yield Opened(store, local=settings.dsn is None)
+
+
+def fill(
+    store: Store,
+    settings: Settings,
+    state: StateDirectory,
+    writer: HeldKey | None,
+    log_key: HeldKey | None,
+    *,
+    destinations: tuple[str, ...] = (),
+) -> Filled:
+    """Takes over what the spool holds for a store, then seals, projects and emits receipts if the log key is here.
+
+    Args:
+        store: The open, prepared store.
+        settings: With the DSN of the store, or none for the local one.
+        state: The state directory.
+        writer: Signs what dead processes left unfinished.
+        log_key: Seals.
+        destinations: Whose frames; default: the store's own.
+
+    Raises:
+        StoreUnavailable: The store went away.
+    """
+    filled = Filled()
+    own = destination_of(settings.dsn, settings.log)
+    for destination in destinations or (own,):
+        courier = Courier(settings, state, destination, writer.key if writer is not None else None)
+        try:
+            _add(filled.delivered, courier.deliver(store))
+        except StoreUnavailable:
+            raise
+        except AmfsOtelError as error:
+            filled.problems.append(str(error))
+    if log_key is None:
+        return filled
+    receipts = ReceiptEmitter(settings)
+    try:
+        done = seal_all(store, log_key.key, receipts=receipts)
+        filled.sealed, filled.held_by = done.entries, done.held_by
+    except StoreUnavailable:
+        raise
+    except AmfsOtelError as error:
+        filled.problems.append(str(error))
+    receipts.shutdown(RECEIPTS_S)
+    filled.receipts = receipts.sent
+    return filled
+
+
+def require_log(store: Store) -> None:
+    """Refuses a database that was not prepared for the log.
+
+    Raises:
+        ConfigurationError: It holds no schema of ours, or not this log; the message names the logs that it holds.
+    """
+    if not store.schema_state().present:
+        raise ConfigurationError(
+            "the database holds no schema of amfs-otel", where=env.AMFS_OTEL_DSN, hint="Prepare it with: amfs-otel init."
+        )
+    if store.log_uid() is None:
+        others = ", ".join(store.logs()) or "none"
+        raise ConfigurationError(
+            f"the log {store.log} was never begun in this database",
+            where=env.AMFS_OTEL_LOG,
+            got=f"logs there: {others}",
+            hint=f"Name one with --log, or begin it with: amfs-otel init --log {store.log}.",
+        )
+
+
+def _add(total: Delivered, one: Delivered) -> None:
+    total.stored += one.stored
+    total.already += one.already
+    total.refused += one.refused
+    total.adopted += one.adopted
+    total.gaps += one.gaps
+
+
+def _development(settings: Settings, state: StateDirectory, role: str) -> HeldKey:
+    held = held_key(settings, state, "writer" if role == "writer" else "log")
+    if held is None:
+        raise KeyUnavailable(f"no {role} key for the local store", where=str(state.keys))
+    return held
+
+
+def _prepare(dsn: str, settings: Settings, writer: HeldKey, log_key: HeldKey) -> None:
+    from amfs_otel.store.schema import prepare
+
+    prepare(dsn, log=settings.log, writer_key=writer.key, log_key=log_key.key, now_ns=time.time_ns())

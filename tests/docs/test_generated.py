@@ -1,0 +1,25 @@
+"""The generated parts of the documentation say what the code says."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from amfs_otel import environment_variables
+from tests.docs.generated import BLOCK, GENERATORS, ROOT, pages, rewritten, settings_table
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_page_is_fresh(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert rewritten(text) == text, "run `make docs`"
+
+
+def test_every_generated_part_stands_somewhere() -> None:
+    standing = {block["name"] for page in pages() for block in BLOCK.finditer(page.read_text(encoding="utf-8"))}
+    assert standing == GENERATORS.keys()
+
+
+def test_settings_table_has_every_variable() -> None:
+    names = {name for name in vars(environment_variables) if name.isupper()}
+    assert set(re.findall(r"^\| `(\w+)` \|", settings_table(), re.MULTILINE)) == names
