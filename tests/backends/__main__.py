@@ -1,16 +1,16 @@
-"""`python -m tests.backends`: build what is not built yet and say where it is and how long it took."""
+"""`python -m tests.backends [--all]`: build what is not built yet and say where it is and how long it took."""
 
 from __future__ import annotations
 
 import sys
 import time
 
-from tests.backends.programs import PROGRAMS, BuildFailedError, binary_path, build, is_built
+from tests.backends.programs import EXTRAS, PROGRAMS, BuildFailedError, binary_path, build, is_built
 
 
 def main() -> int:
-    """Build every program; return the exit code."""
-    for program in PROGRAMS:
+    """Build the programs; return the exit code."""
+    for program in (*PROGRAMS, *EXTRAS) if "--all" in sys.argv[1:] else PROGRAMS:
         if is_built(program):
             print(f"{program.title}: already built, {binary_path(program)}")
             continue

@@ -1,7 +1,7 @@
 """Fixtures for tests against a real Jaeger, Collector and Prometheus, started on loopback with free ports.
 
-They run with `--backends` only (conftest.py of the repository). A program that is not built then fails its tests: a run
-that is meant to prove something cannot pass by leaving it out.
+They run with `--backends` only (conftest.py of the repository). A Jaeger or Collector that is not built then fails its
+tests: a run that is meant to prove something cannot pass by leaving it out. Prometheus is an extra and listed as not run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.programs import COLLECTOR, JAEGER, PROMETHEUS, PROMTOOL, Program, binary_path, is_built
+from tests.backends.programs import COLLECTOR, EXTRAS, JAEGER, PROMETHEUS, PROMTOOL, Program, binary_path, is_built
 from tests.backends.servers import (
     CONFIGURATIONS,
     Collector,
@@ -23,6 +23,7 @@ from tests.backends.servers import (
     jaeger_server,
     prometheus_server,
 )
+from tests.support.not_run import not_run
 
 CollectorFactory = Callable[..., Collector]
 """`collector_server` without its log: `(configuration=..., **settings)`; runs until the test ends."""
@@ -30,6 +31,8 @@ CollectorFactory = Callable[..., Collector]
 
 def _binary(program: Program) -> Path:
     if not is_built(program):
+        if program in EXTRAS:
+            not_run(f"{program.title} is not built: `python -m tests.backends --all`")
         pytest.fail(f"{program.title} is not built: run `make backends` (needs Go >= 1.26)", pytrace=False)
     return binary_path(program)
 

@@ -58,7 +58,10 @@ PROMETHEUS = Program(
 PROMTOOL = Program(
     "promtool", "promtool 3.14.0", "3.14.0", "prometheus", f"{_PROMETHEUS_COMMANDS}/promtool", "remove_all_sd"
 )
-PROGRAMS = (JAEGER, COLLECTOR, PROMETHEUS, PROMTOOL)
+PROGRAMS = (JAEGER, COLLECTOR)
+"""What `make backends` builds."""
+EXTRAS = (PROMETHEUS, PROMTOOL)
+"""What only `python -m tests.backends --all` builds: a quarter of an hour more, for the alert rules."""
 
 
 def _cache_from_environment() -> Path:
