@@ -80,18 +80,27 @@ def canonical(text: str) -> Json:
             raise BadFormat("a member stands twice")
         return members
 
+    def in_range(digits: str) -> int:
+        if len(digits) > 17 or abs(int(digits)) >= 2**53:
+            raise BadFormat("an integer out of range")
+        return int(digits)
+
     def no_fraction(_: str) -> Any:
         raise BadFormat("a fraction")
 
     try:
-        members = json.loads(text, object_pairs_hook=no_duplicates, parse_float=no_fraction, parse_constant=no_fraction)
+        members = json.loads(
+            text,
+            object_pairs_hook=no_duplicates,
+            parse_int=in_range,
+            parse_float=no_fraction,
+            parse_constant=no_fraction,
+        )
         again = json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     except (ValueError, RecursionError):
         raise BadFormat("not JSON") from None
     if not is_object(members) or again != text or not text.isascii():
         raise BadFormat("not in canonical form")
-    if any(abs(int(digits)) >= 2**53 for digits in re.findall(r"(?<![\w\".-])-?[0-9]{16,}(?![\w\".-])", text)):
-        raise BadFormat("an integer out of range")
     return members
 
 
@@ -291,9 +300,7 @@ class Keys:
 class Verifier:
     """Reads the lines in order; `finish` gives the answer."""
 
-    def __init__(
-        self, log: str | None, secrets: Iterable[bytes], trust: Json | None, level: str, now_s: float | None
-    ) -> None:
+    def __init__(self, log: str | None, secrets: Iterable[bytes], trust: Json | None, level: str, now_s: float) -> None:
         self.log, self.level, self.now_s = log, level, now_s
         self.keys = Keys(secrets, trust)
         self.log_uid: str | None = trust.get("log_uid") if trust else None
@@ -561,8 +568,8 @@ def verify(
         try:
             members: Json = json.loads(line)
             if verifier is None:
-                first = loose_header((members["record"] or {}).get("header", ""))
-                name = log or (trust or {}).get("log") or first.get("log")
+                claimed = loose_header(members["record"]["header"]).get("log") if members["record"] else None
+                name = log or (trust["log"] if trust else claimed)
                 verifier = Verifier(name, secrets, trust, level, time.time() if now_s is None else now_s)
             verifier.line(members)
         except (KeyError, TypeError, AttributeError) as error:

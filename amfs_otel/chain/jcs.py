@@ -1,0 +1,93 @@
+"""The encoder of RFC 8785 (JSON Canonicalization Scheme), strict: it takes JSON and refuses everything else.
+
+``json``'s C encoder gives the same bytes when there is no float, every key is ASCII and integers are within ±(2^53 -
+1); `is_plain` says whether that holds. `encode` covers the rest.
+"""
+
+import json
+import math
+from typing import Any, cast
+
+from amfs_otel.errors import FormatError
+
+MAX_SAFE_INTEGER = 2**53 - 1
+"""The largest integer that every JSON reader takes exactly."""
+
+encode_plain = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+"""Encode a tree for which `is_plain` holds."""
+
+_encode_string = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def is_plain(value: Any) -> bool:
+    """Say whether the C encoder's output for this tree equals JCS."""
+    kind = cast("type[Any]", type(value))
+    if kind is str or kind is bool or value is None:
+        return True
+    if kind is int:
+        return -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER
+    if kind is list or kind is tuple:
+        return all(map(is_plain, value))
+    if kind is dict:
+        return all(type(key) is str and key.isascii() for key in value) and all(map(is_plain, value.values()))
+    return False
+
+
+def encode(value: Any) -> str:
+    """Return the JCS text of one JSON value.
+
+    Raises:
+        FormatError: The value, or one within it, is not JSON within RFC 8785.
+    """
+    kind = cast("type[Any]", type(value))
+    if kind is str:
+        return _encode_string(value)
+    if value is None:
+        return "null"
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is int and -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
+        return int.__repr__(value)
+    if kind is float:
+        return _encode_float(value)
+    if kind is list or kind is tuple:
+        return "[" + ",".join(map(encode, value)) + "]"
+    if kind is dict:
+        return _encode_object(value)
+    raise FormatError("a value is not JSON within RFC 8785", where="JCS", got=f"type {kind.__name__}")
+
+
+def _encode_object(value: dict[Any, Any]) -> str:
+    if not all(type(key) is str for key in value):
+        raise FormatError("an object's key is not a string", where="JCS")
+    # RFC 8785 3.2.3: keys are ordered by UTF-16 code units, which differs from code points beyond the BMP.
+    ordered = sorted(value, key=lambda key: key.encode("utf-16-be", "surrogatepass"))
+    return "{" + ",".join(f"{_encode_string(key)}:{encode(value[key])}" for key in ordered) + "}"
+
+
+def _encode_float(value: float) -> str:
+    """Encode a finite double as ECMAScript's Number::toString does (RFC 8785 3.2.2.3)."""
+    if not math.isfinite(value):
+        raise FormatError("NaN and infinity are not JSON", where="JCS")
+    if value == 0:
+        return "0"
+    mantissa, _, exponent_text = float.__repr__(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    exponent = int(exponent_text or 0) + len(whole)
+    digits = whole + ("" if fraction == "0" else fraction)
+    stripped = digits.lstrip("0")
+    exponent -= len(digits) - len(stripped)
+    digits = stripped.rstrip("0")
+    return ("-" if value < 0 else "") + _layout(digits, exponent)
+
+
+def _layout(digits: str, exponent: int) -> str:
+    """Lay out 0.DIGITS x 10^exponent."""
+    if 0 < exponent <= 21:
+        if len(digits) <= exponent:
+            return digits.ljust(exponent, "0")
+        return f"{digits[:exponent]}.{digits[exponent:]}"
+    if -6 < exponent <= 0:
+        return "0." + "0" * -exponent + digits
+    tail = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{digits[0]}{tail}e{exponent - 1:+d}"
