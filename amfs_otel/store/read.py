@@ -1,0 +1,173 @@
+"""Reading the ledger, for verification and for showing it.
+
+Everything is read in one REPEATABLE READ READ ONLY transaction, from the tables themselves (``FROM ONLY``: rows that
+somebody put into an inheriting table are not ours) and with ``row_security = off``, so that a policy which hides rows
+raises an error instead of shortening the log. Rows stream through server-side cursors; memory stays bounded whatever
+the parts hold.
+"""
+
+import contextlib
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import count
+from typing import Any, cast
+
+import psycopg
+
+from amfs_otel.chain.entry import Entry
+from amfs_otel.chain.findings import Finding
+from amfs_otel.chain.record import Part, PartClass, Record
+from amfs_otel.chain.verification import StoredEntry
+from amfs_otel.store.connect import Connection
+from amfs_otel.store.queries import query
+
+INLINE_BYTES = 65536
+"""Parts up to here come with their row; larger ones one by one."""
+FETCH_ROWS = 512
+LAST = 2**62
+_numbers = count(1)
+
+ENTRY_COLUMNS = ("entry_log", "sequence_number", "parent_hash", "record_hash")
+RECORD_COLUMNS = ("log", "record_id", "kind", "session", "trace")
+ONE_PART = "SELECT bytes FROM ONLY amfs_otel.part WHERE record = %s::uuid AND number = %s"
+LOOK_AT_TABLES = """
+SELECT t.name, c.relkind::text, c.oid IS NOT NULL AND row_security_active(c.oid)
+FROM unnest(ARRAY['record', 'part', 'entry']) WITH ORDINALITY AS t (name, position)
+LEFT JOIN pg_namespace AS n ON n.nspname = 'amfs_otel'
+LEFT JOIN pg_class AS c ON c.relname = t.name AND c.relnamespace = n.oid
+ORDER BY t.position
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """A record as the store holds it.
+
+    Attributes:
+        record: With the parts that are there.
+        entry: Its place; ``None`` until it is sealed.
+        stored_at: When the store took it, aware.
+    """
+
+    record: Record
+    entry: Entry | None
+    stored_at: datetime
+
+
+@contextlib.contextmanager
+def snapshot(connection: Connection) -> Generator[None]:
+    """Read one state of the ledger inside the block, and write nothing."""
+    with connection.transaction():
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        connection.execute("SET LOCAL row_security = off")
+        yield
+
+
+def table_findings(connection: Connection) -> list[Finding]:
+    """Say what would make reading the ledger worthless: no tables, other things in their place, hidden rows.
+
+    Reads the catalogue only, so it needs no privilege on the tables.
+    """
+    rows = connection.execute(LOOK_AT_TABLES).fetchall()
+    if all(kind is None for _, kind, _ in rows):
+        return [
+            Finding("EMPTY_STORE", "The database holds no ledger.", expected="amfs_otel.record, part, entry", got=None)
+        ]
+    found: list[Finding] = []
+    for name, kind, hidden in rows:
+        if kind != "r":
+            message = f"amfs_otel.{name} is not a table, so what it shows is not what was recorded."
+            found.append(Finding("NOT_A_TABLE", message, expected="r", got=kind))
+        elif hidden:
+            message = f"Row security hides rows of amfs_otel.{name} from this user."
+            found.append(Finding("HIDDEN_ROWS", message, expected="no policy", got="row security is active"))
+    return found
+
+
+def entries(connection: Connection, log: str, first: int, last: int | None, *, parts: bool) -> Iterator[StoredEntry]:
+    """Give the entries of a range with their records, in order. Call it inside `snapshot`.
+
+    Args:
+        connection: Used by nothing else until the iterator is exhausted or closed, except for other reads.
+        log: Name of the log.
+        first: First sequence number.
+        last: Last sequence number, inclusive; ``None`` is the head.
+        parts: Read the parts too; else records come without any.
+    """
+    scope = {"log": log, "first": first, "last": LAST if last is None else last}
+    for rows in _chunks(connection, "entries", scope):
+        groups = _PartGroups(connection, [row[12] for row in rows if row[12] is not None] if parts else [])
+        for row in rows:
+            entry = Entry(row[0].encode(), row[1], row[2])
+            columns: dict[str, object] = dict(zip(ENTRY_COLUMNS, row[3:7], strict=True))
+            record = None
+            if row[7] is not None:
+                columns.update(zip(RECORD_COLUMNS, row[11:], strict=True))
+                record = _record(row[7:11], groups.of(row[12]))
+            yield StoredEntry(entry, record, columns)
+
+
+def unsealed(connection: Connection, log: str) -> Iterator[tuple[Record, datetime]]:
+    """Give the records that have no entry, with the time when they were stored. Call it inside `snapshot`."""
+    for rows in _chunks(connection, "unsealed", {"log": log}):
+        groups = _PartGroups(connection, [row[4] for row in rows])
+        for row in rows:
+            yield _record(row[:4], groups.of(row[4])), row[5]
+
+
+def one_record(connection: Connection, log: str, record_id: str) -> StoredRecord | None:
+    """Return one record of a log with its parts and its entry. Call it inside `snapshot`."""
+    row = connection.execute(query("record"), {"log": log, "id": record_id}, binary=True).fetchone()
+    if row is None:
+        return None
+    entry = Entry(row[6].encode(), row[7], row[8]) if row[6] is not None else None
+    return StoredRecord(_record(row[:4], _PartGroups(connection, [record_id]).of(record_id)), entry, row[5])
+
+
+def _chunks(connection: Connection, name: str, parameters: dict[str, Any]) -> Iterator[list[tuple[Any, ...]]]:
+    """Stream a query through a server-side cursor, some rows at a time."""
+    with psycopg.ServerCursor(connection, f"amfs_otel_{next(_numbers)}") as cursor:
+        cursor.execute(query(name), parameters, binary=True)
+        while rows := cursor.fetchmany(FETCH_ROWS):
+            yield rows
+
+
+class _PartGroups:
+    """Streams the parts of some records, in the order of their ids, and cuts the stream into those of each record."""
+
+    def __init__(self, connection: Connection, ids: list[str]) -> None:
+        self._connection = connection
+        self._rows = self._stream(ids) if ids else iter(())
+        self._next = next(self._rows, None)
+
+    def _stream(self, ids: list[str]) -> Iterator[tuple[Any, ...]]:
+        for rows in _chunks(self._connection, "parts", {"ids": ids, "inline_bytes": INLINE_BYTES}):
+            yield from rows
+
+    def of(self, record_id: str) -> list[tuple[int, bytes, bytes | None]]:
+        """Return number, salt and bytes of each part of the record. Ask in the order of the ids."""
+        found: list[tuple[int, bytes, bytes | None]] = []
+        while self._next is not None and self._next[0] == record_id:
+            _, number, salt, data, length = self._next
+            if data is None and length is not None:
+                row = self._connection.execute(ONE_PART, (record_id, number), binary=True).fetchone()
+                data = row[0] if row else None
+            found.append((number, salt, data))
+            self._next = next(self._rows, None)
+        return found
+
+
+def _record(row: Sequence[Any], parts: Sequence[tuple[int, bytes, bytes | None]]) -> Record:
+    header, digest, signature, flat = row
+    raw = header.encode()
+    commitments = tuple(flat[start : start + 32] for start in range(0, len(flat), 32))
+    # The letters only label the parts that are handed out; the verifier reads the header itself, strictly.
+    classes = header.partition('"classes":"')[2].partition('"')[0]
+    made = tuple(Part(number, _class_of(classes, number), salt, data) for number, salt, data in parts)
+    return Record(raw, digest, signature, commitments, made)
+
+
+def _class_of(classes: str, number: int) -> PartClass:
+    """Return a part's class letter; ``m`` for one that the header does not count."""
+    return cast("PartClass", classes[number - 1] if 0 < number <= len(classes) else "m")
