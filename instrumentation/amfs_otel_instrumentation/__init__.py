@@ -1,0 +1,1 @@
+"""Patches for the libraries that amfs-otel knows, one file per library."""

@@ -1,0 +1,181 @@
+"""OpenAI's streams, folded chunk by chunk into what a whole reply would have said.
+
+`fold` runs once per chunk on the caller's thread: it joins nothing and builds nothing, it only keeps the pieces.
+"""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from amfs_otel.capture.usage import later_usage, usage_from_openai
+from amfs_otel.model import Usage
+from amfs_otel_instrumentation._openai_facts import Fields, chat_facts, response_facts, response_reply
+
+
+class _Choice:
+    __slots__ = ("calls", "finish_reason", "refusals", "role", "texts", "thoughts")
+
+    def __init__(self) -> None:
+        self.texts: list[Any] = []
+        self.refusals: list[Any] = []
+        self.thoughts: list[Any] = []
+        self.calls: dict[Any, Fields] = {}
+        self.role: Any = None
+        self.finish_reason: Any = None
+
+    def message(self) -> Fields:
+        return {
+            "role": self.role,
+            "content": _joined(self.texts),
+            "refusal": _joined(self.refusals),
+            "reasoning_content": _joined(self.thoughts),
+            "tool_calls": [_joined_call(call) for call in self.calls.values()] or None,
+            "finish_reason": self.finish_reason,
+        }
+
+
+class ChatFold:
+    """Folds the chunks of a chat.completions stream."""
+
+    __slots__ = ("_choices", "_head", "_usage", "_where")
+
+    def __init__(self, where: Fields) -> None:
+        self._where = where
+        self._choices: dict[int, _Choice] = {}
+        self._head: Any = None
+        self._usage = Usage()
+
+    def fold(self, chunk: Any) -> None:
+        """Takes one chunk."""
+        if self._head is None:
+            self._take_head(chunk)
+        choices = getattr(chunk, "choices", None)
+        if type(choices) is list:
+            for choice in cast("list[Any]", choices):
+                self._take_choice(choice)
+        usage = getattr(chunk, "usage", None)
+        if usage is not None:
+            self._usage = later_usage(self._usage, usage_from_openai(usage))
+
+    def _take_head(self, chunk: Any) -> None:
+        """From the first chunk with an id: some servers send one with filter results before it."""
+        if getattr(chunk, "id", None):
+            names = ("id", "model", "service_tier", "system_fingerprint")
+            self._head = SimpleNamespace(**{name: getattr(chunk, name, None) for name in names})
+
+    def _take_choice(self, choice: Any) -> None:
+        index = getattr(choice, "index", None)
+        number = index if type(index) is int else 0
+        state = self._choices.get(number)
+        if state is None:
+            state = self._choices[number] = _Choice()
+        delta = getattr(choice, "delta", None)
+        text = getattr(delta, "content", None)
+        if text:
+            state.texts.append(text)
+        elif delta is not None:
+            self._take_rest(state, delta)
+        calls = getattr(delta, "tool_calls", None)
+        if type(calls) is list:
+            _take_calls(state.calls, cast("list[Any]", calls))
+        reason = getattr(choice, "finish_reason", None)
+        if reason is not None:
+            state.finish_reason = reason
+
+    @staticmethod
+    def _take_rest(state: _Choice, delta: Any) -> None:
+        """What a chunk without text may hold."""
+        if state.role is None:
+            state.role = getattr(delta, "role", None)
+        refusal = getattr(delta, "refusal", None)
+        if refusal:
+            state.refusals.append(refusal)
+        extra = getattr(delta, "__pydantic_extra__", None)
+        if extra:
+            state.thoughts.append(extra.get("reasoning_content") or extra.get("reasoning"))
+
+    def result(self) -> Fields:
+        """The event's result, as far as the stream came."""
+        choices = [choice.message() for _, choice in sorted(self._choices.items())]
+        return chat_facts(self._where, self._head, choices, self._usage)
+
+
+def _take_calls(calls: dict[Any, Fields], fragments: list[Any]) -> None:
+    """Joins fragments of tool calls by index; a server without indexes sends whole calls."""
+    for fragment in fragments:
+        index = getattr(fragment, "index", None)
+        number = index if type(index) is int else len(calls)
+        call = calls.get(number)
+        if call is None:
+            call = calls[number] = {"id": None, "name": None, "texts": []}
+        function = getattr(fragment, "function", None)
+        call["id"] = call["id"] or getattr(fragment, "id", None)
+        call["name"] = call["name"] or getattr(function, "name", None)
+        call["texts"].append(getattr(function, "arguments", None))
+
+
+def _joined_call(call: Fields) -> Fields:
+    return {"id": call["id"], "function": {"name": call["name"], "arguments": _joined(call["texts"]) or ""}}
+
+
+def _joined(texts: list[Any]) -> str | None:
+    return "".join([text for text in texts if type(text) is str]) if texts else None
+
+
+class ResponseFold:
+    """Folds the events of a responses stream: the last event holds all; what came before counts where it is missing."""
+
+    __slots__ = ("_head", "_items", "_texts", "_where", "last")
+
+    def __init__(self, where: Fields) -> None:
+        self._where = where
+        self._head: Any = None
+        self._items: dict[Any, Any] = {}
+        self._texts: dict[Any, list[Any]] = {}
+        self.last: Any = None
+
+    def fold(self, event: Any) -> None:
+        """Takes one event."""
+        kind = getattr(event, "type", None)
+        if kind in _DELTAS:
+            self._texts.setdefault(getattr(event, "output_index", None), []).append(getattr(event, "delta", None))
+        elif kind in ("response.output_item.added", "response.output_item.done"):
+            self._items[getattr(event, "output_index", None)] = getattr(event, "item", None)
+            if kind == "response.output_item.done":
+                self._texts.pop(getattr(event, "output_index", None), None)
+        elif kind in _ENDS:
+            self.last = getattr(event, "response", None)
+        elif self._head is None:
+            response = getattr(event, "response", None)
+            names = ("id", "model", "service_tier")
+            self._head = (
+                None if response is None else SimpleNamespace(**{name: getattr(response, name, None) for name in names})
+            )
+
+    def result(self) -> Fields:
+        """The event's result, as far as the stream came."""
+        if self.last is not None:
+            return response_reply(self._where, self.last)
+        items = [self._partial(index, item) for index, item in self._items.items()]
+        return response_facts(self._where, self._head, items, Usage())
+
+    def _partial(self, index: Any, item: Any) -> Any:
+        """An item whose end did not come, with the text that did."""
+        text = _joined(self._texts.get(index, []))
+        if text is None:
+            return item
+        kind = getattr(item, "type", None)
+        if kind == "message":
+            return SimpleNamespace(type=kind, content=[{"type": "output_text", "text": text}])
+        names = {"type": kind, "call_id": getattr(item, "call_id", None), "name": getattr(item, "name", None)}
+        return SimpleNamespace(**{**names, "arguments": text, "input": text})
+
+
+_DELTAS = frozenset(
+    {
+        "response.output_text.delta",
+        "response.refusal.delta",
+        "response.function_call_arguments.delta",
+        "response.custom_tool_call_input.delta",
+    }
+)
+_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})

@@ -1,0 +1,126 @@
+"""Streams and raw responses of the SDKs that Stainless generates (openai, anthropic), which are built alike.
+
+A stream keeps its own type and identity: the iterator inside it is replaced. Its `close()`, and that of the stream
+helpers, touch nothing but `response.close` (`aclose`), so that attribute is watched on the instance. A raw response
+whose body the application reads by itself is watched where it is parsed, read and closed. What is put on an instance is
+taken away again as soon as it has served.
+"""
+
+import functools
+import inspect
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from amfs_otel import guard
+from amfs_otel.capture.streams import StreamWatch, WatchedAsyncIterator, WatchedIterator
+
+
+def watch_stream(stream: Any, watch: StreamWatch) -> None:
+    """Has `watch` see the chunks and the end of `stream`, an instance of the SDK's `Stream` or `AsyncStream`."""
+    inner = stream._iterator  # noqa: SLF001  the one place that all ways of reading share
+    asynchronous = hasattr(inner, "__anext__")
+    stream._iterator = (WatchedAsyncIterator if asynchronous else WatchedIterator)(inner, watch)  # noqa: SLF001
+    name, prefix = ("aclose", "ag") if asynchronous else ("close", "gi")
+    _on_close(stream.response, name, functools.partial(_closed, inner, prefix, watch))
+
+
+def _closed(inner: Any, prefix: str, watch: StreamWatch) -> None:
+    """The response was closed: early, unless the SDK's generator did it itself or has ended."""
+    if getattr(inner, f"{prefix}_frame", None) is not None and not getattr(inner, f"{prefix}_running", False):
+        watch.done("closed_early")
+
+
+def _on_close(response: Any, name: str, closed: Callable[[], None]) -> None:
+    """Calls `closed` after each `response.close()`. The response is held weakly, so that no cycle keeps it alive."""
+    reference, original = weakref.ref(response), getattr(response.__class__, name)
+
+    def close() -> None:
+        found = reference()
+        if found is not None:
+            original(found)
+        closed()
+
+    async def aclose() -> None:
+        found = reference()
+        if found is not None:
+            await original(found)
+        closed()
+
+    setattr(response, name, functools.wraps(original)(aclose if name == "aclose" else close))
+
+
+def body_of(raw: Any) -> bytes | None:
+    """The body of a raw response, if it has been read already."""
+    http = raw.http_response
+    return http.content if hasattr(http, "_content") else None
+
+
+def watch_unread_stream(raw: Any, watch: StreamWatch) -> None:
+    """Watches a raw response to a streaming call for the stream that its `parse` makes."""
+
+    def parsed(stream: Any) -> None:
+        # From here on the stream's own end counts; its close reaches the same response.
+        raw.__dict__.pop("close", None)
+        watch_stream(stream, watch)
+
+    _after(raw, "parse", parsed, watch)
+    _watch_reading(raw, watch)
+
+
+def watch_unread_body(raw: Any, watch: StreamWatch, whole: Callable[[bytes], None]) -> None:
+    """Watches a raw response whose body has not been read yet; `whole` ends the step where it is read at once."""
+    http = raw.http_response
+    name = "aread" if inspect.iscoroutinefunction(raw.parse) else "read"
+    _after(http, name, whole, watch)
+    _watch_reading(raw, watch, lambda: http.__dict__.pop(name, None))
+
+
+def _watch_reading(raw: Any, watch: StreamWatch, forget: Callable[[], object] = lambda: None) -> None:
+    """Notices how reading in pieces ended: at its end the HTTP library closes the response, before the application."""
+    if not hasattr(raw, "close"):
+        return
+    http = raw.http_response
+    original, closed_before = raw.close, lambda: "complete" if http.is_closed else "closed_early"
+
+    def ending() -> None:
+        raw.__dict__.pop("close", None)
+        forget()
+        watch.done(closed_before())
+
+    def close() -> None:
+        ending()
+        original()
+
+    async def aclose() -> None:
+        ending()
+        await original()
+
+    raw.close = functools.wraps(original)(aclose if inspect.iscoroutinefunction(original) else close)
+
+
+def _after(holder: Any, name: str, then: Callable[[Any], None], watch: StreamWatch) -> None:
+    """Has `then` look at what the next call of `holder.name` gives; that call takes the watcher away."""
+    original, source = getattr(holder, name), watch.step.event.source
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        holder.__dict__.pop(name, None)
+        try:
+            value = original(*args, **kwargs)
+        except BaseException as error:
+            watch.failed(error)
+            raise
+        guard.run(source, then, value)
+        return value
+
+    async def awatched(*args: Any, **kwargs: Any) -> Any:
+        holder.__dict__.pop(name, None)
+        try:
+            value = await original(*args, **kwargs)
+        except BaseException as error:
+            watch.failed(error)
+            raise
+        guard.run(source, then, value)
+        return value
+
+    setattr(holder, name, functools.wraps(original)(awatched if inspect.iscoroutinefunction(original) else watched))

@@ -1,0 +1,235 @@
+"""OpenAI: chat.completions, responses and embeddings, synchronous and not, Azure and compatible providers included.
+
+Read: openai 1.1.0, 1.26.0, 3.57.0. What a call carries is mapped in `_openai_facts`, streams are folded in
+`_openai_folds`, messages are made on the worker by `_openai_messages`; `_stainless` watches streams and raw responses.
+`create` and `parse` are patched because `parse` does not pass through `create`; the `.stream()` helpers,
+`with_raw_response`, `with_streaming_response` and the Azure classes all come by one of the two.
+"""
+
+import functools
+import inspect
+import weakref
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from openai import AsyncStream, Stream
+from pydantic import BaseModel
+
+from amfs_otel import capture, guard, semconv
+from amfs_otel.capture.streams import StreamWatch
+from amfs_otel.model import Kind
+from amfs_otel_instrumentation import _openai_facts as facts
+from amfs_otel_instrumentation._openai_facts import Fields
+from amfs_otel_instrumentation._openai_folds import ChatFold, ResponseFold
+from amfs_otel_instrumentation._stainless import body_of, watch_stream, watch_unread_body, watch_unread_stream
+
+requires = "openai >= 1.1, < 4"
+
+SOURCE = "openai"
+
+_AZURE_CLASSES = frozenset({"AzureOpenAI", "AsyncAzureOpenAI"})
+_PROVIDERS = (
+    (".openai.azure.com", semconv.PROVIDER_AZURE_OPENAI),
+    (".services.ai.azure.com", "azure.ai.inference"),
+    ("generativelanguage.googleapis.com", "gcp.gemini"),
+    ("aiplatform.googleapis.com", "gcp.vertex_ai"),
+    (".amazonaws.com", "aws.bedrock"),
+    ("api.anthropic.com", semconv.PROVIDER_ANTHROPIC),
+    (".cohere.ai", "cohere"),
+    (".cohere.com", "cohere"),
+    (".deepseek.com", "deepseek"),
+    (".groq.com", "groq"),
+    (".mistral.ai", "mistral_ai"),
+    (".moonshot.ai", "moonshot_ai"),
+    (".moonshot.cn", "moonshot_ai"),
+    (".perplexity.ai", "perplexity"),
+    (".x.ai", "x_ai"),
+)
+"""End of a host's name → provider. A server that we do not know speaks OpenAI's protocol, so it counts as openai."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """One of the provider's endpoints.
+
+    Attributes:
+        kind: Kind of the event.
+        request: (provider and server, keyword arguments) → fields known at the start.
+        reply: (fields of the request, reply) → fields known at the end.
+        fold: Makes the fold of a stream from the fields of the request; `None` where nothing is streamed.
+        failure: Error code of a reply that failed although nothing is raised.
+    """
+
+    kind: Kind
+    request: Callable[[Fields, Mapping[str, Any]], Fields]
+    reply: Callable[[Fields, Any], Fields]
+    fold: Callable[[Fields], ChatFold | ResponseFold] | None = None
+    failure: Callable[[Any], str | None] | None = None
+
+    def begin(self, instance: Any, kwargs: Mapping[str, Any]) -> capture.Step | None:
+        """Begins the step of a call, unless it is a part of one that has a step already."""
+        if capture.active() is None:
+            return None
+        fields = self.request(_where(instance._client), kwargs)  # noqa: SLF001  resources show their client nowhere else
+        outer = capture.current_step(SOURCE)
+        if outer is not None and _same_call(outer.event.fields, fields):
+            return None
+        return capture.begin(self.kind, SOURCE, fields)
+
+    def finish(self, step: capture.Step, result: Any) -> None:
+        """Ends the step with `result`, or has its stream or unread body end it."""
+        if isinstance(result, BaseModel):
+            self._end(step, result)
+        elif isinstance(result, (Stream, AsyncStream)):
+            watch_stream(result, self._watch(step))
+        elif not hasattr(result, "http_response"):
+            self._end(step, result)
+        elif (body := body_of(result)) is not None:
+            self._end(step, facts.node_from_body(body))
+        elif step.event.fields.get("stream"):
+            watch_unread_stream(result, self._watch(step))
+        else:
+            watch_unread_body(result, self._watch(step), lambda body: self._end(step, facts.node_from_body(body)))
+
+    def _end(self, step: capture.Step, reply: Any) -> None:
+        self._note_failure(step, reply)
+        step.end(self.reply(step.event.fields, reply))
+
+    def _note_failure(self, step: capture.Step, reply: Any) -> None:
+        code = self.failure(reply) if self.failure is not None else None
+        if code is not None:
+            step.event.status, step.event.error_type = "error", code
+
+    def _watch(self, step: capture.Step) -> StreamWatch:
+        current = capture.current()
+        metrics = current.metrics if current is not None else None
+        if self.fold is None:
+            return StreamWatch(step, lambda _: None, dict, metrics)
+        fold = self.fold(step.event.fields)
+
+        def result() -> Fields:
+            if isinstance(fold, ResponseFold):
+                self._note_failure(step, fold.last)
+            return fold.result()
+
+        return StreamWatch(step, fold.fold, result, metrics)
+
+
+def _same_call(outer: Fields, inner: Fields) -> bool:
+    """Whether a public method of the SDK was called by another one of the SDK, for the same request."""
+    return all(outer.get(name) == inner.get(name) for name in ("operation", "model", "server_address", "server_port"))
+
+
+# -- who answers ---------------------------------------------------------------------------------------------------
+
+_places: "weakref.WeakKeyDictionary[Any, tuple[Any, Fields]]" = weakref.WeakKeyDictionary()
+
+
+def _where(client: Any) -> Fields:
+    """Provider and server of a client, remembered for as long as its base URL stays the same object."""
+    url = client.base_url
+    known = _places.get(client)
+    if known is None or known[0] is not url:
+        known = _places[client] = (url, _where_is(client, url))
+    return known[1]
+
+
+def _where_is(client: Any, url: Any) -> Fields:
+    host = str(url.host)
+    azure = any(kind.__name__ in _AZURE_CLASSES for kind in type(client).__mro__)
+    found = next((provider for end, provider in _PROVIDERS if f".{host}".endswith(end)), semconv.PROVIDER_OPENAI)
+    return {
+        "provider": semconv.PROVIDER_AZURE_OPENAI if azure else found,
+        "server_address": host,
+        "server_port": url.port or (80 if url.scheme == "http" else 443),
+    }
+
+
+# -- wrappers ------------------------------------------------------------------------------------------------------
+
+
+def _sync(surface: Surface) -> Callable[..., Any]:
+    def wrapper(wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not _fits(wrapped, kwargs):
+            return wrapped(*args, **kwargs)
+        step = guard.run(SOURCE, surface.begin, instance, kwargs)
+        return capture.call(step, wrapped, args, kwargs, surface.finish)
+
+    return wrapper
+
+
+def _fits(wrapped: Callable[..., Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether the call will be made at all: a keyword that the method does not know is a TypeError, and no event."""
+    names = guard.run(SOURCE, _keywords, getattr(wrapped, "__func__", wrapped))
+    return names is None or names.issuperset(kwargs)
+
+
+@functools.cache
+def _keywords(function: Callable[..., Any]) -> frozenset[str] | None:
+    parameters = inspect.signature(function).parameters.values()
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    return frozenset(parameter.name for parameter in parameters)
+
+
+def _async(surface: Surface) -> Callable[..., Any]:
+    def wrapper(wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # Called here, so that a wrong argument is a TypeError at the same moment as without us.
+        call = wrapped(*args, **kwargs)
+        ours = _awaited(surface, instance, kwargs, _Unstarted(call))
+        ours.__name__, ours.__qualname__ = call.__name__, call.__qualname__
+        return ours
+
+    return wrapper
+
+
+class _Unstarted:
+    """A coroutine that is closed quietly if ours, which was to await it, never ran."""
+
+    __slots__ = ("coroutine",)
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self.coroutine = coroutine
+
+    def __del__(self) -> None:
+        self.coroutine.close()
+
+
+async def _awaited(surface: Surface, instance: Any, kwargs: dict[str, Any], call: _Unstarted) -> Any:
+    """The step begins where the call is awaited: a coroutine that never runs is no call."""
+    step = guard.run(SOURCE, surface.begin, instance, kwargs)
+    return await capture.acall(step, _as_is, (call.coroutine,), {}, surface.finish)
+
+
+def _as_is(coroutine: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+    return coroutine
+
+
+def _retried(wrapped: Callable[..., Any], _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The SDK asks how long to wait before it tries again: one more attempt of the call that is under way."""
+    step = guard.run(SOURCE, capture.current_step, SOURCE)
+    if step is not None:
+        step.attempts += 1
+    return wrapped(*args, **kwargs)
+
+
+_chat = Surface(Kind.LLM_CALL, facts.chat_request, facts.chat_reply, ChatFold)
+_responses = Surface(Kind.LLM_CALL, facts.response_request, facts.response_reply, ResponseFold, facts.response_error)
+_embeddings = Surface(Kind.EMBEDDINGS, facts.embeddings_request, facts.embeddings_reply)
+
+hooks = {
+    "openai.resources.chat.completions:Completions.create": _sync(_chat),
+    "openai.resources.chat.completions:AsyncCompletions.create": _async(_chat),
+    "openai.resources.chat.completions:Completions.parse?": _sync(_chat),
+    "openai.resources.chat.completions:AsyncCompletions.parse?": _async(_chat),
+    "openai.resources.beta.chat.completions:Completions.parse?": _sync(_chat),
+    "openai.resources.beta.chat.completions:AsyncCompletions.parse?": _async(_chat),
+    "openai.resources.responses:Responses.create?": _sync(_responses),
+    "openai.resources.responses:AsyncResponses.create?": _async(_responses),
+    "openai.resources.responses:Responses.parse?": _sync(_responses),
+    "openai.resources.responses:AsyncResponses.parse?": _async(_responses),
+    "openai.resources.embeddings:Embeddings.create": _sync(_embeddings),
+    "openai.resources.embeddings:AsyncEmbeddings.create": _async(_embeddings),
+    "openai._base_client:BaseClient._calculate_retry_timeout": _retried,
+}
