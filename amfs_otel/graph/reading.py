@@ -1,0 +1,316 @@
+"""`Reader`: list, resolve, explain, show and tree, from the store.
+
+The projection says which records belong together; the records themselves say what happened. What is not projected yet
+is read from the ledger beside it, so an answer is never behind the store: a record that is not sealed has
+``sequence_number`` null, and ``coverage.unprojected`` counts what the projection does not know. Every answer is read in
+one REPEATABLE READ READ ONLY transaction: SELECT is all that a user needs, and nothing is written, not even a
+transaction id.
+"""
+
+import contextlib
+from collections.abc import Generator, Sequence
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any
+
+from amfs_otel.errors import AmfsOtelError
+from amfs_otel.graph.documents import Document
+from amfs_otel.graph.explain import Earlier, explanation
+from amfs_otel.graph.finding import Ambiguous, NothingFound, Pieces
+from amfs_otel.graph.listing import ListFilter, fits, list_row, row_from_columns
+from amfs_otel.graph.loading import load
+from amfs_otel.graph.showing import shown_record
+from amfs_otel.graph.tree import branch, tree
+from amfs_otel.graph.unprojected import NEWEST, Unprojected, unprojected
+from amfs_otel.store.connect import Connection, one_row, translated
+from amfs_otel.store.postgres import Store
+from amfs_otel.store.queries import query
+from amfs_otel.store.read import snapshot
+
+__all__ = ["Ambiguous", "ListFilter", "NothingFound", "Reader"]
+
+# Named here, because inside `Reader` the name `list` is its method.
+Items = list[dict[str, Any]]
+Names = list[str]
+Documents = list[Document]
+
+LAST = 2**62
+BRANCHES = 100
+RECENT_NAMES = 5000
+
+_RECENT_REFS = (
+    "SELECT outcome_ref FROM amfs_otel.outcome WHERE log = %s AND outcome_ref IS NOT NULL"
+    " ORDER BY recorded_at DESC NULLS LAST LIMIT %s"
+)
+_RECENT_ENTRIES = "SELECT name FROM amfs_otel.node WHERE log = %s AND kind = 'entry' ORDER BY id DESC LIMIT %s"
+_NEWEST = (
+    "SELECT record_id::text, captured_at FROM amfs_otel.decision WHERE log = %s"
+    " ORDER BY captured_at DESC, record_id DESC LIMIT 1"
+)
+_PENDING = (
+    "SELECT record_id::text FROM amfs_otel.outcome WHERE log = %s AND outcome_ref = %s AND decision_id IS NULL"
+    " ORDER BY sequence_number DESC"
+)
+_OUTCOMES = (
+    "SELECT record_id::text FROM amfs_otel.outcome WHERE decision_id = %s::uuid AND record_id <> decision_id"
+    " GROUP BY record_id ORDER BY min(sequence_number)"
+)
+_JUDGED = "SELECT decision_id::text FROM amfs_otel.outcome WHERE record_id = %s::uuid AND decision_id IS NOT NULL"
+_AMENDMENTS = "SELECT record_id::text FROM amfs_otel.amendment WHERE decision_id = %s::uuid ORDER BY sequence_number"
+_TOUCHING = (
+    "SELECT s.record_id::text FROM amfs_otel.step AS s JOIN amfs_otel.decision AS d USING (record_id)"
+    " WHERE s.log = %s AND s.entry = %s AND (s.causal OR s.kind = 'memory_write')"
+    " GROUP BY s.record_id, s.sequence_number ORDER BY s.sequence_number DESC LIMIT %s"
+)
+
+
+class Reader:
+    """Answers questions about one log.
+
+    Not thread-safe; opens no connection of its own and closes none.
+
+    Args:
+        source: A store, or a connection in autocommit mode.
+        log: Name of the log; default: the store's.
+    """
+
+    def __init__(self, source: Store | Connection, log: str | None = None) -> None:
+        self._connection = source.connection if isinstance(source, Store) else source
+        self._store = source if isinstance(source, Store) else None
+        self._log = log or (source.log if isinstance(source, Store) else "default")
+        self._waiting: Unprojected | None = None
+
+    def list(self, filters: ListFilter | None = None) -> Items:
+        """Decisions, newest first, with the keys of ``list --json``."""
+        wanted = filters or ListFilter()
+        with self._reading() as waiting:
+            rows = {row["record_id"]: row for row in self._projected_rows(wanted.parameters())}
+            late = list(waiting.of_kind("outcome"))
+            touched = {document.record_id: self._judged_by(document) for document in late}
+            ids = sorted({judged for judged in touched.values() if judged is not None})
+            if ids:
+                only = ListFilter(limit=len(ids)).parameters(ids)
+                rows |= {row["record_id"]: row for row in self._projected_rows(only)}
+            rows |= {document.record_id: list_row(document) for document in waiting.of_kind("decision")}
+            for document in late:
+                row = rows.get(touched[document.record_id] or "")
+                if row is not None:
+                    row["_outcomes"] += list_row(document)["_outcomes"]
+        return fits(rows.values(), wanted)
+
+    def explain(self, text: str) -> dict[str, Any]:
+        """What is known about a decision, with the keys of ``explain --json``.
+
+        Args:
+            text: An outcome ref, an id (or a unique piece of one), an OpenTelemetry trace id, or ``last``.
+
+        Raises:
+            NothingFound: Nothing fits; `nearest` names refs like it.
+            Ambiguous: Several records fit; `candidates` names them.
+            FormatError: The record cannot be read.
+        """
+        with self._reading() as waiting:
+            record_id = self.resolve(text)
+            document = self._load(record_id)
+            if document.kind == "outcome" and (judged := self._judged_by(document)) is not None:
+                document = self._load(judged)
+            decisions = self._decisions_of_ref(text)
+            answer = explanation(
+                document,
+                outcomes=self._outcomes_of(document),
+                amendments=self._amendments_of(document.record_id),
+                others=[one for one in decisions if one != document.record_id],
+                outcome_ref=text if decisions and document.record_id in decisions else None,
+                earlier=self._earlier_than(document),
+            )
+            answer["coverage"]["unprojected"] = waiting.count
+            return answer
+
+    def show(self, text: str) -> dict[str, Any]:
+        """One record with all its events, with the keys of ``show --json``; `text` and errors as for `explain`."""
+        with self._reading():
+            document = self._load(self.resolve(text))
+            return shown_record(document, self._amendments_of(document.record_id))
+
+    def tree(self, entry: str) -> dict[str, Any]:
+        """Who read an entry, what else they consulted and wrote, and how it ended: the answer of ``tree --json``.
+
+        Args:
+            entry: ``entity_path/key``.
+
+        Raises:
+            NothingFound: No decision read or wrote it; `nearest` names entries like it.
+        """
+        with self._reading() as waiting:
+            rows = self._connection.execute(_TOUCHING, (self._log, entry, BRANCHES)).fetchall()
+            documents = [self._load(row[0]) for row in rows] + list(waiting.of_kind("decision"))
+            branches = [
+                branch(
+                    entry,
+                    document,
+                    outcomes=self._outcomes_of(document),
+                    amendments=self._amendments_of(document.record_id),
+                )
+                for document in documents
+            ]
+            found = [one for one in branches if one is not None]
+            if not found:
+                names = self._connection.execute(_RECENT_ENTRIES, (self._log, RECENT_NAMES)).fetchall()
+                nearest = get_close_matches(entry, [row[0] for row in names], n=3, cutoff=0.4)
+                raise NothingFound("no decision read or wrote this entry", entry, nearest)
+            return tree(entry, found)
+
+    def resolve(self, text: str) -> str:
+        """The record that a person means.
+
+        In this order: ``last``; an outcome ref (its newest decision); a whole id; the beginning or end of exactly one
+        record id or OpenTelemetry trace id.
+
+        Raises:
+            NothingFound: Nothing fits; `nearest` names refs like it.
+            Ambiguous: Several records fit; `candidates` names them.
+        """
+        with self._reading():
+            found = self._resolved(text)
+            if found is None and self._waiting_is_partial():
+                self._waiting = unprojected(self._connection, self._log, None)
+                found = self._resolved(text)
+            if found is None:
+                raise NothingFound("no record has this ref or id", text, self.nearest_refs(text))
+            return found
+
+    def nearest_refs(self, ref: str, count: int = 3) -> Names:
+        """Refs of recent outcomes that look like `ref`, the best first; the newest ones where none does."""
+        with self._reading() as waiting:
+            rows = self._connection.execute(_RECENT_REFS, (self._log, RECENT_NAMES)).fetchall()
+            late = [one for document in reversed(waiting.documents) for one in waiting.refs.get(document.record_id, ())]
+            refs = list(dict.fromkeys([*late, *(row[0] for row in rows)]))
+        return get_close_matches(ref, refs, n=count, cutoff=0.5) or refs[:count]
+
+    @contextlib.contextmanager
+    def _reading(self) -> Generator[Unprojected]:
+        """One state of the store for everything inside; calls inside share it."""
+        if self._waiting is not None:
+            yield self._waiting
+            return
+        reading = self._store.reading() if self._store is not None else self._snapshot()
+        with reading:
+            self._waiting = unprojected(self._connection, self._log)
+            try:
+                yield self._waiting
+            finally:
+                self._waiting = None
+
+    @contextlib.contextmanager
+    def _snapshot(self) -> Generator[None]:
+        with translated("reading"), snapshot(self._connection):
+            yield
+
+    @property
+    def _known(self) -> Unprojected:
+        assert self._waiting is not None
+        return self._waiting
+
+    def _waiting_is_partial(self) -> bool:
+        """Whether unsealed records may lie before the newest ones that were looked at."""
+        counted = "SELECT count(*) FROM (SELECT FROM amfs_otel.record WHERE log = %s LIMIT %s) AS some"
+        row = one_row(self._connection, counted, (self._log, NEWEST + 1))
+        return row is not None and row[0] > NEWEST
+
+    def _resolved(self, text: str) -> str | None:
+        if text == "last":
+            return self._last()
+        decisions = self._decisions_of_ref(text)
+        if decisions:
+            return decisions[0]
+        pending = [one for one, refs in self._known.refs.items() if text in refs]
+        pending += [row[0] for row in self._connection.execute(_PENDING, (self._log, text)).fetchall()]
+        return pending[0] if pending else self._by_piece(text)
+
+    def _last(self) -> str | None:
+        row = one_row(self._connection, _NEWEST, (self._log,))
+        newest = [(document.captured_at or "", document.record_id) for document in self._known.of_kind("decision")]
+        if row is not None:
+            newest.append((row[1].strftime("%Y-%m-%dT%H:%M:%S.%fZ"), row[0]))
+        return max(newest)[1] if newest else None
+
+    def _by_piece(self, text: str) -> str | None:
+        pieces = Pieces.of(text)
+        if pieces is None:
+            return None
+        rows = self._connection.execute(query("reading_ids"), {"log": self._log, **pieces.parameters()}).fetchall()
+        found = {row[0] for row in rows}
+        found |= {one.record_id for one in self._known.documents if pieces.fit(one.record_id, one.trace)}
+        if len(found) > 1:
+            raise Ambiguous(text, sorted(found, reverse=True))
+        return next(iter(found), None)
+
+    def _decisions_of_ref(self, ref: str) -> Sequence[str]:
+        """Decisions with `ref`, the newest first; those that are not projected are newer than those that are."""
+        rows = self._connection.execute(query("reading_decisions_of_ref"), {"log": self._log, "ref": ref}).fetchall()
+        late = list(self._known.decisions_of_ref(ref))
+        projected = [row[0] for row in rows]
+        newest = [one for one in reversed(late) if self._known.get(one) is not None]
+        named = [one for one in reversed(late) if one not in newest and one not in projected]
+        return list(dict.fromkeys([*newest, *projected, *named]))
+
+    def _judged_by(self, outcome: Document) -> str | None:
+        """The decision that an outcome record judges, None while it is pending."""
+        named = outcome.named_by("outcome_of")
+        if named is not None:
+            return named
+        if self._known.get(outcome.record_id) is None:
+            row = one_row(self._connection, _JUDGED, (outcome.record_id,))
+            return row[0] if row else None
+        for ref in self._known.refs.get(outcome.record_id, ()):
+            decisions = self._decisions_of_ref(ref)
+            if decisions:
+                return decisions[0]
+        return None
+
+    def _outcomes_of(self, decision: Document) -> Documents:
+        rows = self._connection.execute(_OUTCOMES, (decision.record_id,)).fetchall()
+        ids = [row[0] for row in rows]
+        for ref in self._known.refs.get(decision.record_id, ()):
+            ids += [row[0] for row in self._connection.execute(_PENDING, (self._log, ref)).fetchall()]
+        late = [one for one in self._known.of_kind("outcome") if self._judged_by(one) == decision.record_id]
+        return [self._load(one) for one in ids] + late
+
+    def _amendments_of(self, record_id: str) -> Documents:
+        rows = self._connection.execute(_AMENDMENTS, (record_id,)).fetchall()
+        late = [one for one in self._known.of_kind("amendment") if one.named_by("amends") == record_id]
+        return [self._load(row[0]) for row in rows] + late
+
+    def _load(self, record_id: str) -> Document:
+        known = self._known.get(record_id)
+        document = known or load(self._connection, self._log, record_id, self._known.erased.get(record_id))
+        if document is None:
+            raise AmfsOtelError("the record is referred to and not stored", where=record_id, hint="Run verify.")
+        return document
+
+    def _earlier_than(self, document: Document) -> Earlier:
+        place = document.sequence_number
+
+        def earlier(entry: str, version: int) -> tuple[float, str] | None:
+            scope = {"log": self._log, "entry": entry, "version": version}
+            scope["sequence_number"] = LAST if place is None else place
+            row = self._connection.execute(query("projection_earlier"), scope).fetchone()
+            return None if row is None else (row[0], row[1])
+
+        return earlier
+
+    def _projected_rows(self, parameters: dict[str, Any]) -> Items:
+        rows = self._connection.execute(query("reading_list"), {"log": self._log, **parameters}).fetchall()
+        return [row_from_columns(row) for row in rows]
+
+
+def moment_from_text(text: str) -> datetime:
+    """A time as people write it for ``--since`` and ``--until``: RFC 3339; without a zone it is local time.
+
+    Raises:
+        AmfsOtelError: It is no time.
+    """
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError as error:
+        raise AmfsOtelError("not a time", got=text, expected="2026-03-15 or 2026-03-15T14:30:00Z") from error

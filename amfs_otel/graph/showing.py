@@ -1,0 +1,57 @@
+"""The answer of ``show --json``: one record as it is, all events with all their fields."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from amfs_otel.graph.documents import Document
+from amfs_otel.graph.steps import bare_event, steps_of
+from amfs_otel.graph.texts import resolved
+from amfs_otel.graph.times import rfc3339
+
+
+def shown_record(document: Document, amendments: Iterable[Document] = ()) -> dict[str, Any]:
+    """Returns a record's header, place, facts and events; texts that are withheld are null and listed in ``withheld``.
+
+    Args:
+        document: A record of any kind.
+        amendments: Amendment records of it, oldest first.
+    """
+    steps = steps_of(document, amendments)
+    facts = {key: value for key, value in document.facts.items() if key not in ("events", "schema")}
+    plain = resolved(
+        {
+            "record_id": document.record_id,
+            "kind": document.kind,
+            "schema": document.head.get("schema"),
+            "trace_id": document.trace,
+            "captured_at": document.captured_at,
+            "sequence_number": document.sequence_number,
+            "parent_hash": document.parent_hash,
+            "record_hash": document.record.record_hash.hex(),
+            "content_hash": document.head.get("content_hash"),
+            "signature": document.record.signature.hex(),
+            "signing_key_id": document.head.get("signing_key_id"),
+            "header": dict(document.head),
+            "facts": facts | _times(facts),
+            "events": [
+                {
+                    "kind": step.kind,
+                    "status": step.event.get("status"),
+                    "started_at": step.started_at,
+                    "duration_ms": step.duration_ms,
+                    "parent": step.event.get("parent"),
+                    **bare_event(step),
+                }
+                for step in steps
+            ],
+        }
+    )
+    return {**plain.value, "withheld": plain.withheld}
+
+
+def _times(facts: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: rfc3339(facts[source])
+        for name, source in (("started_at", "started_ns"), ("ended_at", "ended_ns"))
+        if source in facts
+    }

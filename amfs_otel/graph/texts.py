@@ -1,0 +1,147 @@
+"""Values of a record that may be withheld, and how an answer says so.
+
+A `Text` is what stands in a document's facts where the skeleton points to a part: the value itself, or the reason why
+it is not there. Answers are built with `Text` objects in place; `resolved` then replaces each by its value, or by null
+and one item of ``withheld``. So no mapping has to think of withheld parts, and none can forget them.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
+
+Reason = Literal["policy", "erased"]
+
+CLASS_WORDS = {"s": "skeleton", "i": "name", "d": "decision", "m": "message", "h": "digest"}
+"""Part class letter → the content policy's word for it."""
+
+_SETTINGS = {"d": "AMFS_OTEL_LEDGER_CONTENT=decision", "m": "AMFS_OTEL_LEDGER_CONTENT=all"}
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A value with a part of its own, or a name out of the erasable strings.
+
+    Attributes:
+        value: The text, or the parsed value of a JSON part; None where withheld.
+        klass: Class letter of its part.
+        reason: Why it is not here; None if it is.
+        size: Length of the original in bytes, None where unknown.
+        commitment: Hex of the part's salted commitment; None for names, which share one part.
+        ledger: The content policy under which it was recorded.
+        erased_by: Id of the erasure record, where known.
+    """
+
+    value: Any
+    klass: str
+    reason: Reason | None = None
+    size: int | None = None
+    commitment: str | None = None
+    ledger: str | None = None
+    erased_by: str | None = None
+
+    @property
+    def rule(self) -> str | None:
+        """The policy rule that withheld it, in words; None unless policy did."""
+        if self.reason != "policy":
+            return None
+        kept = f" (policy {self.ledger})" if self.ledger else ""
+        return f"{CLASS_WORDS.get(self.klass, 'such')} texts are not kept{kept}"
+
+    @property
+    def setting(self) -> str | None:
+        """The setting that keeps such a text from now on; None unless policy withheld it."""
+        return _SETTINGS.get(self.klass) if self.reason == "policy" else None
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A plain JSON value and the paths in it that were withheld."""
+
+    value: Any
+    withheld: list[dict[str, Any]]
+
+
+def resolved(tree: Any, path: str = "") -> Resolved:
+    """Returns `tree` with every `Text` replaced by its value, or by None and an item of ``withheld``.
+
+    Args:
+        tree: Dicts, lists, tuples, scalars and `Text` objects; not changed.
+        path: Path of `tree` itself, put before the paths found.
+    """
+    withheld: list[dict[str, Any]] = []
+    return Resolved(_plain(tree, path, withheld), withheld)
+
+
+def _plain(tree: Any, path: str, withheld: list[dict[str, Any]]) -> Any:
+    if isinstance(tree, Text):
+        if tree.reason is not None:
+            withheld.append(_withheld_item(tree, path))
+        return tree.value
+    if isinstance(tree, Mapping):
+        members = cast("Mapping[str, Any]", tree)
+        return {key: _plain(item, f"{path}.{key}" if path else key, withheld) for key, item in members.items()}
+    if isinstance(tree, list | tuple):
+        items = cast("Sequence[Any]", tree)
+        return [_plain(item, f"{path}[{place}]", withheld) for place, item in enumerate(items)]
+    return tree
+
+
+def _withheld_item(text: Text, path: str) -> dict[str, Any]:
+    return {
+        "path": path,
+        "reason": text.reason,
+        "rule": text.rule,
+        "setting": text.setting,
+        "erased_by": text.erased_by,
+        "bytes": text.size,
+    }
+
+
+def summarised(value: Any, limit: int) -> Any:
+    """The beginning of a text for a summary: strings as they are, other values as JSON, cut to `limit` characters.
+
+    A withheld `Text` stays as it is, so that the answer lists it.
+    """
+    if isinstance(value, Text):
+        return replace(value, value=summarised(value.value, limit))
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def shown(value: Any) -> Any:
+    """The value behind `value`: itself, or what a `Text` holds (None where withheld)."""
+    return value.value if isinstance(value, Text) else value
+
+
+def word(value: Any) -> str | None:
+    """The string behind `value`, None where it is withheld, absent or no string."""
+    value = shown(value)
+    return value if isinstance(value, str) else None
+
+
+def integer(value: Any) -> int | None:
+    """`value` if it is a whole number, else None (a bool is none)."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def real(value: Any) -> int | float | None:
+    """`value` if it is a number, else None (a bool is none)."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def flag(value: Any) -> bool | None:
+    """`value` if it is a bool, else None."""
+    return value if isinstance(value, bool) else None
+
+
+def items(value: Any) -> list[Any]:
+    """`value` if it is a list, else an empty one."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def members(value: Any) -> Mapping[str, Any]:
+    """`value` if it is a mapping, else an empty one."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

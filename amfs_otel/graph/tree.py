@@ -1,0 +1,144 @@
+"""The seed's tree: who read an entry, what else they consulted and wrote, and how it ended.
+
+A *branch* is one decision that read the entry. Branches stand in the order of time. `tree` gives the data (the answer
+of ``tree --json``), `tree_lines` the seed's own lines.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from amfs_otel.graph.documents import Document
+from amfs_otel.graph.explain import outcomes_of
+from amfs_otel.graph.steps import Step, causal_steps, context_name, is_write, steps_of, tool_name
+from amfs_otel.graph.texts import resolved, shown, word
+from amfs_otel.graph.times import rfc3339
+from amfs_otel.model import Kind
+
+_AMFS_SESSION = re.compile(r"sess-\w{4,}")
+_OUR_SESSION = re.compile(r"[0-9a-f]{32}")
+
+
+def branch(
+    entry: str, document: Document, *, outcomes: Sequence[Document] = (), amendments: Sequence[Document] = ()
+) -> dict[str, Any] | None:
+    """What one decision did around `entry`; None if it neither read nor wrote it.
+
+    Args:
+        entry: ``entity_path/key``.
+        document: The decision.
+        outcomes: Outcome records attached to it.
+        amendments: Amendment records of it, oldest first.
+    """
+    steps = steps_of(document, amendments)
+    reads = [step for step in causal_steps(steps) if step.entry == entry]
+    writes = [step for step in steps if is_write(step) and not step.is_infrastructure]
+    wrote_it = any(step.entry == entry for step in writes)
+    if not reads and not wrote_it:
+        return None
+    facts = document.facts
+    found = outcomes_of(document.record_id, steps)
+    for other in outcomes:
+        if other.record_id != document.record_id:
+            found += outcomes_of(other.record_id, steps_of(other))
+    session = shown(facts.get("session_id")) or document.session
+    answer = {
+        "record_id": document.record_id,
+        "sequence_number": document.sequence_number,
+        "agent_id": facts.get("agent"),
+        "session_id": session,
+        "session": short_session(session),
+        "relation": "read" if reads else "wrote",
+        "read_at": reads[-1].at if reads else None,
+        "version": reads[-1].event.get("version") if reads else None,
+        "started_at": rfc3339(facts.get("started_ns")),
+        "consulted": _named(context_name(step.event) for step in steps if step.kind == Kind.CONTEXT),
+        "called": _named(tool_name(step.event) for step in steps if step.kind == Kind.TOOL_CALL),
+        "wrote": _named(_written_name(step, entry) for step in writes),
+        "outcomes": sorted((_ending(item, entry) for item in found), key=lambda item: item["recorded_at"] or ""),
+        "status": facts.get("status"),
+    }
+    return resolved(answer).value
+
+
+def _named(names: Iterable[str | None]) -> list[str]:
+    return list(dict.fromkeys(name for name in names if name is not None))
+
+
+def _written_name(step: Step, entry: str) -> str | None:
+    """The key alone where it lies beside `entry`, the whole name elsewhere; `entry` itself is no news."""
+    path, key = word(step.event.get("entity_path")), word(step.event.get("key"))
+    return None if path is None or step.entry == entry else key if entry.startswith(f"{path}/") else step.entry
+
+
+def _ending(outcome: Mapping[str, Any], entry: str) -> dict[str, Any]:
+    """One outcome, with what it did to the confidence in `entry`."""
+    changes = [
+        change
+        for change in outcome["confidence_changes"]
+        if f"{shown(change['entity_path'])}/{shown(change['key'])}" == entry
+    ]
+    change: Mapping[str, Any] = changes[-1] if changes else {}
+    return {
+        "record_id": outcome["record_id"],
+        "outcome_ref": outcome["outcome_ref"],
+        "outcome_type": outcome["outcome_type"],
+        "recorded_at": outcome["recorded_at"],
+        "direction": change.get("direction"),
+        "before": change.get("before"),
+        "after": change.get("after"),
+    }
+
+
+def tree(entry: str, branches: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The answer of ``tree --json``: those who read the entry; only if nobody did, those who wrote it."""
+    ordered = sorted(branches, key=lambda item: (item["started_at"] or "", item["record_id"]))
+    readers = [item for item in ordered if item["relation"] == "read"]
+    return {"entry": entry, "branches": readers or ordered}
+
+
+def tree_lines(answer: Mapping[str, Any]) -> list[str]:
+    """The tree of `tree` as the seed draws it."""
+    lines = [str(answer["entry"])]
+    branches: Sequence[Mapping[str, Any]] = answer["branches"]
+    for place, item in enumerate(branches, 1):
+        last = place == len(branches)
+        stem = "    " + ("    " if last else "│   ")
+        lines.append(f"    {'└' if last else '├'}── {branch_title(item)}")
+        leaves = branch_leaves(item)
+        lines += [f"{stem}{'└' if leaf is leaves[-1] else '├'}── {leaf}" for leaf in leaves]
+        if not last:
+            lines.append("    │")
+    return lines
+
+
+def branch_title(item: Mapping[str, Any]) -> str:
+    """``read by deploy-agent (sess-a1b2)``."""
+    verb = "read" if item["relation"] == "read" else "written"
+    return f"{verb} by {item['agent_id'] or '(name erased)'} ({item['session']})"
+
+
+def branch_leaves(item: Mapping[str, Any]) -> list[str]:
+    """The lines below a branch's title."""
+    leaves = [
+        f"{title}: {', '.join(item[key])}"
+        for key, title in (("consulted", "also consulted"), ("called", "also called"), ("wrote", "wrote"))
+        if item[key]
+    ]
+    return leaves + [_outcome_line(ending) for ending in item["outcomes"]]
+
+
+def _outcome_line(ending: Mapping[str, Any]) -> str:
+    line = f"outcome: {ending['outcome_ref'] or '(ref erased)'} ({ending['outcome_type'] or 'unknown'})"
+    if ending["direction"] is not None:
+        return f"{line} → confidence {ending['direction']}"
+    return line if ending["after"] is None else f"{line} → confidence now {ending['after']}"
+
+
+def short_session(session: str | None) -> str:
+    """A session's id as trees show it: ``sess-`` and four characters; eight of ours; another's as it is."""
+    if session is None:
+        return "session unknown"
+    if _AMFS_SESSION.fullmatch(session):
+        return session[:9]
+    return session[:8] if _OUR_SESSION.fullmatch(session) else session
