@@ -11,7 +11,7 @@ from amfs_otel.chain.keys import KeyRing
 from amfs_otel.chain.trust import Trust
 from amfs_otel.chain.verification import Verification
 from amfs_otel.chain.verify import LogVerifier
-from amfs_otel.errors import AmfsOtelError
+from amfs_otel.errors import AmfsOtelError, ConfigurationError
 from amfs_otel.settings import Settings
 from amfs_otel.spool import Frame, StateDirectory
 from amfs_otel.store.destination import destination_of
@@ -110,6 +110,7 @@ def audit(
         progress: Told how far it is.
 
     Raises:
+        ConfigurationError: The range holds no entry.
         StoreUnavailable: The server went away.
         StoreError: This user may not read the ledger.
     """
@@ -139,6 +140,10 @@ def _feed(store: Store, verifier: LogVerifier, scope: Scope, progress: Progress)
     with store.reading():
         head = store.head()
         end = head.sequence_number if head is not None else -1
+        if scope.first > max(end, 0) or (scope.last is not None and scope.last < scope.first):
+            raise ConfigurationError(
+                "the range holds no entry", where="--from, --to", expected=f"numbers from 0 to {end}", got=scope.first
+            )
         total = (end if scope.last is None else min(end, scope.last)) - scope.first + 1
         for count, stored in enumerate(
             store.stored_entries(scope.first, scope.last, parts=scope.level == "full"), start=1
@@ -158,7 +163,7 @@ def _anchored(verification: Verification, scope: Scope) -> Verification:
         return verification
     finding = Finding(
         "NO_ANCHOR",
-        f"{verification.coverage.unanchored_tail} entries lie under no checkpoint kept outside, and an anchor is required.",
+        f"{verification.coverage.unanchored_tail} entries lie under no checkpoint kept outside; an anchor is required.",
     )
     findings = (*verification.findings, finding)
     complete = scope.trust is not None and scope.trust.complete

@@ -13,10 +13,11 @@ from pathlib import Path
 from amfs_otel import spool
 from amfs_otel.assemble.assembler import DecisionTrace
 from amfs_otel.assemble.gaps import Gap, trace_from_gap
+from amfs_otel.assemble.journal import frame_id
 from amfs_otel.assemble.origin import origin_facts
 from amfs_otel.assemble.records import Origin, record_from_trace
 from amfs_otel.chain.keys import SigningKey
-from amfs_otel.chain.record import Record, record_from_bytes
+from amfs_otel.chain.record import Record, record_from_bytes, record_to_bytes
 from amfs_otel.drain.adopt import Orphans, gap_from_damage, orphans_of
 from amfs_otel.errors import FormatError
 from amfs_otel.settings import LedgerContent, Settings
@@ -109,40 +110,39 @@ class Courier:
         for batch in _batched(items, BATCH):
             frames = [item for item in batch if isinstance(item, Frame)]
             self._gaps(store, [gap_from_damage(segment, item) for item in batch if isinstance(item, Damage)], done)
-            self._store(store, frames, done)
+            cursor.record_ids += self._store(store, frames, done)
             if frames:
                 cursor.offset, cursor.number = frames[-1].end, frames[-1].number + 1
-                cursor.record_ids.extend(_uuid(frame.frame_id) for frame in frames)
                 cursor.stored_at = time.monotonic()
 
-    def _store(self, store: Store, frames: Sequence[Frame], done: Delivered) -> None:
+    def _store(self, store: Store, frames: Sequence[Frame], done: Delivered) -> list[str]:
+        """Stores the records of `frames`; gives the ids of those that the store has."""
         records: list[Record] = []
         payloads: list[Frame] = []
+        there: list[str] = []
         for frame in frames:
             try:
                 records.append(record_from_bytes(frame.payload))
                 payloads.append(frame)
             except FormatError as error:
-                self._refused(store, frame, "unreadable", error.what, done)
+                self._refused(store, frame.frame_id, frame.payload, error.what, done, reason="unreadable")
         for outcome, frame in zip(store.append(records), payloads, strict=True):
             if outcome.outcome == "stored":
                 done.stored += 1
             elif outcome.outcome == "already":
                 done.already += 1
             else:
-                self._refused(store, frame, "refused", outcome.reason or "", done)
+                self._refused(store, frame.frame_id, frame.payload, outcome.reason or "", done)
+                continue
+            there.append(_uuid(frame.frame_id))
+        return there
 
-    def _refused(self, store: Store, frame: Frame, reason: str, detail: str, done: Delivered) -> None:
+    def _refused(
+        self, store: Store, record_id: bytes, payload: bytes, detail: str, done: Delivered, *, reason: str = "refused"
+    ) -> None:
         done.refused += 1
-        spool.quarantine(
-            self.state,
-            frame.payload,
-            reason,
-            record_id=frame.frame_id,
-            destination=self.destination,
-            detail=detail,
-        )
-        self._gaps(store, [Gap("refused", count=1, record_id=_uuid(frame.frame_id))], done)
+        spool.quarantine(self.state, payload, reason, record_id=record_id, destination=self.destination, detail=detail)
+        self._gaps(store, [Gap("refused", count=1, record_id=_uuid(record_id))], done)
 
     # -- dead processes ------------------------------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class Courier:
                     adoption.retire(left)
             for left in adoption.segments:
                 if left.stream == "records":
-                    self._retire_if_done(store, left, adoption.retire)
+                    self._retire_if_done(store, left, adoption.retire, dead=True)
 
     def _finish_windows(self, store: Store, segments: list[Segment], done: Delivered) -> bool:
         """Signs and stores the dead process's windows without a record; says whether its journal is done with."""
@@ -170,8 +170,11 @@ class Courier:
         if self.writer_key is None:
             return not missing and not orphans.gaps
         records = [self._signed(trace, orphans, self.writer_key) for trace in missing]
-        for outcome in store.append(records):
-            done.adopted += outcome.outcome != "refused"
+        for outcome, record in zip(store.append(records), records, strict=True):
+            if outcome.outcome == "refused":
+                self._refused(store, frame_id(record.record_id), record_to_bytes(record), outcome.reason or "", done)
+            else:
+                done.adopted += 1
         self._gaps(store, orphans.gaps, done)
         return True
 
@@ -206,7 +209,10 @@ class Courier:
 
     # -- retirement ----------------------------------------------------------------------------------------------
 
-    def _retire_if_done(self, store: Store, segment: Segment, remove: Callable[[Segment], bool]) -> None:
+    def _retire_if_done(
+        self, store: Store, segment: Segment, remove: Callable[[Segment], bool], *, dead: bool = False
+    ) -> None:
+        """Removes a segment that was read to its end; what a dead writer's ends with beyond that is a torn frame."""
         cursor = self._cursors.get(segment.path)
         if cursor is None:
             return
@@ -216,7 +222,9 @@ class Courier:
             del self._cursors[segment.path]
             return
         age_s = time.time() - facts.st_mtime
-        if facts.st_size > cursor.offset or (self.destination != spool.LOCAL and age_s < FAILOVER_GRACE_S):
+        if facts.st_size > cursor.offset and not dead:
+            return
+        if self.destination != spool.LOCAL and age_s < FAILOVER_GRACE_S:
             return
         places = store.places(cursor.record_ids)
         sealed = all(places.get(record_id) is not None for record_id in cursor.record_ids)

@@ -8,42 +8,22 @@ either as it is.
 import contextlib
 import time
 from collections.abc import Generator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from amfs_otel import environment_variables as env
 from amfs_otel import spool
-from amfs_otel.drain.custody import HeldKey, held_key
-from amfs_otel.drain.deliver import Courier, Delivered
-from amfs_otel.drain.sealing import seal_all
-from amfs_otel.errors import AmfsOtelError, ConfigurationError, KeyUnavailable, StoreUnavailable
-from amfs_otel.export.receipts import ReceiptEmitter
+from amfs_otel.drain.custody import HeldKey, Role, held_key
+from amfs_otel.errors import AmfsOtelError, ConfigurationError, KeyUnavailable
 from amfs_otel.settings import Settings
 from amfs_otel.spool import StateDirectory
-from amfs_otel.store.destination import destination_of
 from amfs_otel.store.embedded import EmbeddedServer
 from amfs_otel.store.postgres import Store
 
-RECEIPTS_S = 5.0
+if TYPE_CHECKING:
+    from amfs_otel.drain.filling import Filled
+
 FALLBACK_S = 2.0
-
-
-@dataclass(slots=True)
-class Filled:
-    """What taking over the spool came to.
-
-    Attributes:
-        delivered: What came into the store.
-        sealed: Records that got their entry.
-        held_by: Which session holds sealing back, where one was seen.
-        receipts: Receipts that the telemetry backend acknowledged.
-        problems: Why something of it could not be done, one sentence each.
-    """
-
-    delivered: Delivered = field(default_factory=Delivered)
-    sealed: int = 0
-    held_by: str | None = None
-    receipts: int = 0
-    problems: list[str] = field(default_factory=list[str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +33,12 @@ class Opened:
     Attributes:
         store: The store.
         local: Whether it is the local one.
-        filled: What taking over the spool came to; empty where nothing is drained.
+        filled: What taking over the spool came to; `None` where nothing is drained.
     """
 
     store: Store
     local: bool
-    filled: Filled = field(default_factory=Filled)
+    filled: "Filled | None" = None
 
 
 def settled(settings: Settings) -> Settings:
@@ -110,6 +90,8 @@ def open_local(settings: Settings) -> Generator[Opened | None]:
         ConfigurationError: No usable PostgreSQL programs.
         StoreUnavailable: The server does not start.
     """
+    from amfs_otel.drain.filling import fill
+
     state = StateDirectory(settings.state_dir)
     server = embedded_server(settings)
     if not server.exists() and not spool.list_segments(state, spool.LOCAL):
@@ -147,53 +129,6 @@ def open_as_it_is(settings: Settings) -> Generator[Opened | None]:
         yield Opened(store, local=settings.dsn is None)
 
 
-def fill(
-    store: Store,
-    settings: Settings,
-    state: StateDirectory,
-    writer: HeldKey | None,
-    log_key: HeldKey | None,
-    *,
-    destinations: tuple[str, ...] = (),
-) -> Filled:
-    """Takes over what the spool holds for a store, then seals, projects and emits receipts if the log key is here.
-
-    Args:
-        store: The open, prepared store.
-        settings: With the DSN of the store, or none for the local one.
-        state: The state directory.
-        writer: Signs what dead processes left unfinished.
-        log_key: Seals.
-        destinations: Whose frames; default: the store's own.
-
-    Raises:
-        StoreUnavailable: The store went away.
-    """
-    filled = Filled()
-    own = destination_of(settings.dsn, settings.log)
-    for destination in destinations or (own,):
-        courier = Courier(settings, state, destination, writer.key if writer is not None else None)
-        try:
-            _add(filled.delivered, courier.deliver(store))
-        except StoreUnavailable:
-            raise
-        except AmfsOtelError as error:
-            filled.problems.append(str(error))
-    if log_key is None:
-        return filled
-    receipts = ReceiptEmitter(settings)
-    try:
-        done = seal_all(store, log_key.key, receipts=receipts)
-        filled.sealed, filled.held_by = done.entries, done.held_by
-    except StoreUnavailable:
-        raise
-    except AmfsOtelError as error:
-        filled.problems.append(str(error))
-    receipts.shutdown(RECEIPTS_S)
-    filled.receipts = receipts.sent
-    return filled
-
-
 def require_log(store: Store) -> None:
     """Refuses a database that was not prepared for the log.
 
@@ -202,7 +137,9 @@ def require_log(store: Store) -> None:
     """
     if not store.schema_state().present:
         raise ConfigurationError(
-            "the database holds no schema of amfs-otel", where=env.AMFS_OTEL_DSN, hint="Prepare it with: amfs-otel init."
+            "the database holds no schema of amfs-otel",
+            where=env.AMFS_OTEL_DSN,
+            hint="Prepare it with: amfs-otel init.",
         )
     if store.log_uid() is None:
         others = ", ".join(store.logs()) or "none"
@@ -214,16 +151,8 @@ def require_log(store: Store) -> None:
         )
 
 
-def _add(total: Delivered, one: Delivered) -> None:
-    total.stored += one.stored
-    total.already += one.already
-    total.refused += one.refused
-    total.adopted += one.adopted
-    total.gaps += one.gaps
-
-
-def _development(settings: Settings, state: StateDirectory, role: str) -> HeldKey:
-    held = held_key(settings, state, "writer" if role == "writer" else "log")
+def _development(settings: Settings, state: StateDirectory, role: Role) -> HeldKey:
+    held = held_key(settings, state, role)
     if held is None:
         raise KeyUnavailable(f"no {role} key for the local store", where=str(state.keys))
     return held

@@ -1,0 +1,130 @@
+"""`init` and `keygen`: a server for a log, and keys."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from amfs_otel.cli.failure import Code, UsageError, command, tell
+from amfs_otel.cli.options import AsJson, Dsn, Log
+
+if TYPE_CHECKING:
+    from amfs_otel.drain.prepare_log import PreparedLog
+
+
+def register(app: typer.Typer) -> None:
+    """Registers the commands."""
+    command(app, "init")(init)
+    command(app, "keygen")(keygen)
+
+
+def init(*, as_json: AsJson = False, dsn: Dsn = None, log: Log = None) -> int:
+    """Prepare a PostgreSQL server: schema, roles, the log and, for a new log, its keys. Safe to repeat."""
+    from amfs_otel.cli.options import unsettled
+    from amfs_otel.cli.output import write, write_json
+    from amfs_otel.drain.prepare_log import prepare_log
+
+    settings = unsettled(dsn, log)
+    if settings.dsn is None or settings.dsn_is_fallback:
+        raise UsageError(
+            "there is no server to prepare",
+            hint="Set AMFS_OTEL_DSN or --dsn. Without one everything stays on this machine and needs no preparation.",
+        )
+    done = prepare_log(settings)
+    if as_json:
+        write_json(_answer(done))
+    else:
+        write("\n".join(_lines(done)))
+    for note in done.notes:
+        tell(note)
+    return Code.FINE
+
+
+def _answer(done: "PreparedLog") -> dict[str, object]:
+    return {
+        "log": done.log,
+        "log_uid": done.log_uid,
+        "created": done.created,
+        "schema_version": done.version,
+        "place": done.place,
+        "keys": [
+            {"role": role, "kid": held.key.kid, "source": held.source, "made": Path(held.source) in done.made}
+            for role, held in done.held.items()
+        ],
+        "announced": [
+            {"role": key.role, "kid": key.kid, "name": key.name, "state": key.state} for key in done.announced
+        ],
+        "notes": list(done.notes),
+    }
+
+
+def _lines(done: "PreparedLog") -> list[str]:
+    begun = "begun" if done.created else "there already, nothing changed"
+    lines = [f"log {done.log} on {done.place}: {begun} (log_uid {done.log_uid}, schema version {done.version})"]
+    for role, held in done.held.items():
+        made = ", made just now" if Path(held.source) in done.made else ""
+        lines.append(f"  {role} key {held.key.kid}: {held.source}{made}")
+    for role in ("writer", "log"):
+        if role not in done.held:
+            kids = ", ".join(key.kid for key in done.announced if key.role == role and key.state == "add")
+            lines.append(f"  {role} key: not here; the log announces {kids}")
+    return lines + _next_steps(done)
+
+
+def _next_steps(done: "PreparedLog") -> list[str]:
+    lines = ["", "Agents of this user need:", "  export AMFS_OTEL_DSN=…   the same connection string"]
+    if done.log != "default":
+        lines.append(f"  export AMFS_OTEL_LOG={done.log}")
+    lines += [
+        "",
+        "Agents elsewhere need, besides these, the writer key, and a user with the role amfs_otel_writer:",
+        "  export AMFS_OTEL_SIGNING_KEY_FILE=/path/to/writer.key",
+    ]
+    if "log" in done.held:
+        lines += [
+            "",
+            "Who holds the log key seals: here, every agent after its own records. To part the two, move the log key",
+            "to another user or machine and run there: amfs-otel sealer",
+        ]
+    else:
+        lines += ["", "Records stay stored, without an entry, until somebody with the log key runs: amfs-otel sealer"]
+    return lines
+
+
+def keygen(
+    *,
+    role: Annotated[str, typer.Option(help="writer: signs records. log: seals them.")] = "writer",
+    name: Annotated[str, typer.Option("--for", metavar="NAME", help="The workload that it is for.")] = "",
+    announce: Annotated[
+        bool, typer.Option("--announce", help="Say in the log that this key may sign. Needs a writer key here.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the key there (mode 0600) instead of to stdout.", show_default=False),
+    ] = None,
+    dsn: Dsn = None,
+    log: Log = None,
+) -> int:
+    """Make a key. It goes to stdout, its id to stderr."""
+    import getpass
+
+    from amfs_otel.cli.options import settings_for
+    from amfs_otel.cli.output import write
+    from amfs_otel.drain.prepare_log import announce as announced
+    from amfs_otel.drain.prepare_log import new_key, role_from
+    from amfs_otel.spool import ensure_key_file
+
+    wanted = role_from(role)
+    if out is not None and out.exists():
+        raise UsageError("there is such a file; it was left alone", where=str(out))
+    new = new_key()
+    if announce:
+        new = announced(settings_for(dsn, log), new, role=wanted, name=name, by=getpass.getuser())
+    if out is not None:
+        ensure_key_file(out, new.text)
+    else:
+        write(new.text)
+    where = f", announced in entry {new.sequence_number}" if new.sequence_number is not None else ""
+    waits = ", announced once somebody seals it" if announce and new.sequence_number is None else ""
+    tell(f"{wanted} key {new.kid}{where}{waits}")
+    return Code.FINE

@@ -1,0 +1,143 @@
+"""`list`, `show`, `explain`, `tree`: what was decided, and why."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from amfs_otel.cli.failure import Code, command, tell
+from amfs_otel.cli.options import AsJson, Dsn, Log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from amfs_otel.graph.reading import Reader
+
+RefOrId = Annotated[
+    str, typer.Argument(metavar="REF|ID", help="Outcome ref, id (or its beginning or end), trace id, or last.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Registers the commands."""
+    command(app, "list")(list_)
+    command(app, "show")(show)
+    command(app, "explain")(explain)
+    command(app, "tree")(tree)
+
+
+def list_(
+    *,
+    agent: Annotated[str | None, typer.Option(help="Only this agent's.", show_default=False)] = None,
+    outcome: Annotated[
+        str | None, typer.Option(metavar="TYPE", help="Only those whose newest outcome is this.", show_default=False)
+    ] = None,
+    ref: Annotated[str | None, typer.Option(help="Only those with this outcome ref.", show_default=False)] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="RFC 3339, a date, or 30m, 6h, 7d ago.", show_default=False)
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="The same; exclusive.", show_default=False)] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the newest.")] = 50,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values, a header line first.")] = False,
+    as_json: AsJson = False,
+    dsn: Dsn = None,
+    log: Log = None,
+) -> int:
+    """Decision traces, newest first."""
+    from amfs_otel.cli.output import show as shown
+    from amfs_otel.cli.output import write, write_json
+    from amfs_otel.cli.times import moment_from
+    from amfs_otel.graph.listing import ListFilter
+
+    wanted = ListFilter(
+        agent,
+        outcome,
+        ref,
+        moment_from(since, where="--since") if since is not None else None,
+        moment_from(until, where="--until") if until is not None else None,
+        limit,
+    )
+    rows = _answer(dsn, log, lambda reader: reader.list(wanted))
+    if as_json:
+        write_json(rows)
+    elif as_csv:
+        write(_csv(rows), end="")
+    else:
+        from amfs_otel.graph.render import list_table
+
+        shown(list_table(rows))
+    return Code.FINE
+
+
+def show(record: RefOrId, *, as_json: AsJson = False, dsn: Dsn = None, log: Log = None) -> int:
+    """One record with all its steps, as it was recorded."""
+    from amfs_otel.cli.output import show as shown
+    from amfs_otel.cli.output import write_json
+
+    answer = _answer(dsn, log, lambda reader: reader.show(record))
+    if as_json:
+        write_json(answer)
+    else:
+        from amfs_otel.graph.render import show_text
+
+        shown(show_text(answer))
+    return Code.FINE
+
+
+def explain(ref: RefOrId, *, as_json: AsJson = False, dsn: Dsn = None, log: Log = None) -> int:
+    """Why was that done: what the agent knew, consulted and decided, and what happened."""
+    from amfs_otel.cli.output import show as shown
+    from amfs_otel.cli.output import write_json
+
+    answer = _answer(dsn, log, lambda reader: reader.explain(ref))
+    if as_json:
+        write_json(answer)
+    else:
+        from amfs_otel.graph.render import explain_text
+
+        shown(explain_text(answer))
+    return Code.FINE
+
+
+def tree(
+    entry: Annotated[str, typer.Argument(metavar="ENTRY", help="A memory entry: entity_path/key.")],
+    *,
+    as_json: AsJson = False,
+    dsn: Dsn = None,
+    log: Log = None,
+) -> int:
+    """Who read a memory entry, what else they consulted and wrote, and how it ended."""
+    from amfs_otel.cli.output import show as shown
+    from amfs_otel.cli.output import write_json
+
+    answer = _answer(dsn, log, lambda reader: reader.tree(entry))
+    if as_json:
+        write_json(answer)
+    else:
+        from amfs_otel.graph.render import tree_text
+
+        shown(tree_text(answer))
+    return Code.FINE
+
+
+def _answer(dsn: str | None, log: str | None, ask: "Callable[[Reader], Any]") -> Any:
+    """Asks the store; says on stderr what of the spool could not be taken over."""
+    from amfs_otel.cli.options import settings_for
+    from amfs_otel.drain.asking import asking
+
+    with asking(settings_for(dsn, log)) as (opened, reader):
+        for problem in opened.filled.problems if opened.filled is not None else ():
+            tell(problem)
+        return ask(reader)
+
+
+def _csv(rows: list[dict[str, Any]]) -> str:
+    import csv
+    import io
+
+    from amfs_otel.graph.listing import KEYS
+
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(KEYS)
+    writer.writerows([row[key] for key in KEYS] for row in rows)
+    return lines.getvalue()

@@ -1,0 +1,114 @@
+"""`run CMD…`: a program under `opentelemetry-instrument`, with exporters off where nothing says otherwise."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from amfs_otel.cli.failure import UsageError, command, tell
+
+if TYPE_CHECKING:
+    from amfs_otel.settings import Settings
+
+LAUNCHER = "from opentelemetry.instrumentation.auto_instrumentation import run; run()"
+"""What the console script `opentelemetry-instrument` does; run by this interpreter, it needs no PATH."""
+
+EXPORTERS = ("OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_LOGS_EXPORTER")
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def register(app: typer.Typer) -> None:
+    """Registers the command."""
+    settings = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+    command(app, "run", context_settings=settings)(run)
+
+
+def run(
+    program: Annotated[list[str], typer.Argument(metavar="CMD...", help="The program and its arguments.")],
+    *,
+    keep_content: Annotated[
+        bool,
+        typer.Option("--keep-content", help="Also keep prompts, completions, tool arguments and results."),
+    ] = False,
+) -> int:
+    """Run a program and record its decision traces. Its exit code and signals pass through.
+
+    OpenTelemetry's exporters are switched off unless an endpoint or an exporter is set: the default is a collector on
+    localhost, and waiting for one that is not there costs seconds.
+    """
+    words = program[1:] if program[0] == "--" else program
+    if not words or shutil.which(words[0]) is None:
+        raise UsageError("no such program", where=words[0] if words else "run", hint="amfs-otel run python agent.py")
+    environ = environment(dict(os.environ), keep_content=keep_content)  # noqa: TID251  handed on; settings reads ours
+    argv = [sys.executable, "-c", LAUNCHER, *words]
+    if not sys.stderr.isatty():
+        sys.stdout.flush()
+        os.execve(sys.executable, argv, environ)  # noqa: S606  becoming the program is the point
+    return _watched(argv, environ)
+
+
+def environment(environ: dict[str, str], *, keep_content: bool = False) -> dict[str, str]:
+    """The program's environment: exporters off where neither an exporter nor an endpoint is set.
+
+    Args:
+        environ: The caller's.
+        keep_content: Keep every text.
+    """
+    said = any(name in EXPORTERS or _is_endpoint(name) for name, value in environ.items() if value)
+    added: dict[str, str] = {} if said else dict.fromkeys(EXPORTERS, "none")
+    if keep_content:
+        added["AMFS_OTEL_LEDGER_CONTENT"] = "all"
+    return {**environ, **added}
+
+
+def _is_endpoint(name: str) -> bool:
+    return name == "AMFS_OTEL_ENDPOINT" or (name.startswith("OTEL_EXPORTER_") and name.endswith("_ENDPOINT"))
+
+
+def _watched(argv: list[str], environ: dict[str, str]) -> int:
+    """Runs the program as a child, and ends as it ended, with one line about what was recorded."""
+    began_ns = time.time_ns()
+    child = subprocess.Popen(argv, env=environ)  # noqa: S603  the person's own program
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        child.send_signal(number)
+
+    for number in _FORWARDED:
+        signal.signal(number, forward)
+    # The terminal sends these to the whole group; the program decides what they mean.
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    # An ignored signal stays ignored in a child started after this; this one was started before.
+    code = child.wait()
+    from amfs_otel.settings import Settings
+
+    _say_what_was_recorded(Settings.from_env(environ), child.pid, began_ns)
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    return code
+
+
+def _say_what_was_recorded(settings: "Settings", pid: int, began_ns: int) -> None:
+    from amfs_otel.drain.just_recorded import just_recorded
+    from amfs_otel.errors import AmfsOtelError
+
+    if settings.disabled:
+        return
+    try:
+        found = just_recorded(settings, pid, began_ns)
+    except AmfsOtelError as error:
+        tell(str(error))
+        return
+    if found is None:
+        tell("nothing was recorded; `amfs-otel doctor` says why")
+        return
+    steps = f"{found.steps} step{'' if found.steps == 1 else 's'}"
+    more = f", the last of {found.traces}" if found.traces > 1 else ""
+    tell(f"recorded trace …{found.record_id[-8:]} ({steps}{more}): amfs-otel explain last")

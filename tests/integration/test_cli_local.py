@@ -1,0 +1,227 @@
+"""The CLI without configuration: everything stays on this machine."""
+
+import csv
+import io
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.cli_calls import AGENT, Cli, check_schema, run_program
+
+from amfs_otel.demo.tampering import FORGERIES, copies
+from amfs_otel.store.embedded import EmbeddedServer
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A state directory into which one agent recorded two traces; its local server is gone afterwards."""
+    folder = tmp_path_factory.mktemp("the state")
+    state = folder / "state"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AMFS_OTEL_STATE_DIR", str(state))
+        done = run_program(AGENT, folder)
+    assert (done.returncode, done.stdout) == (0, "the agent's own output\n"), done.stderr
+    yield state
+    EmbeddedServer(state).remove()
+
+
+@pytest.fixture
+def cli(recorded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    monkeypatch.setenv("AMFS_OTEL_STATE_DIR", str(recorded))
+    return Cli(capsys)
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    monkeypatch.setenv("AMFS_OTEL_STATE_DIR", str(tmp_path / "state"))
+    return Cli(capsys)
+
+
+def test_list_shows_what_was_recorded(cli: Cli) -> None:
+    rows = cli.answer("list")
+    assert {(row["agent_id"], row["outcome_ref"]) for row in rows} == {("deployer", "DEP-7"), ("reviewer", None)}
+    assert all(row["sequence_number"] is not None for row in rows)
+    assert [row["agent_id"] for row in cli.answer("list", "--agent", "reviewer")] == ["reviewer"]
+    assert cli.answer("list", "--since", "2h", "--until", "1h") == []
+
+
+def test_list_as_csv_has_the_same_rows(cli: Cli) -> None:
+    called = cli("list", "--csv")
+    rows = list(csv.DictReader(io.StringIO(called.out)))
+    assert [row["record_id"] for row in rows] == [row["record_id"] for row in cli.answer("list")]
+
+
+def test_explain_answers_by_ref_piece_of_id_trace_and_last(cli: Cli) -> None:
+    by_ref = cli.answer("explain", "DEP-7")
+    assert by_ref["external_contexts"][0]["source"] == "PagerDuty API"
+    assert by_ref["decisions"][0]["alternatives"] == ["Wait"]
+    for text in (by_ref["record_id"], by_ref["record_id"][-8:]):
+        assert cli.answer("explain", text)["record_id"] == by_ref["record_id"]
+    assert cli.answer("explain", "last")["agent_id"] == "reviewer"
+
+
+def test_explain_as_text_shows_the_four_blocks(cli: Cli) -> None:
+    called = cli("explain", "DEP-7")
+    assert called.code == 0
+    assert "PagerDuty API" in called.out
+    assert "Healthy again" in called.out
+    assert "\x1b" not in called.out
+
+
+def test_show_gives_the_record(cli: Cli) -> None:
+    shown = cli.answer("show", "DEP-7")
+    assert shown["record_id"] == cli.answer("explain", "DEP-7")["record_id"]
+    assert cli("show", "last").code == 0
+
+
+def test_an_unknown_ref_is_exit_2_with_the_nearest_refs_and_nothing_on_stdout(cli: Cli) -> None:
+    called = cli("explain", "DEP-8", "--json")
+    assert (called.code, called.out) == (2, "")
+    assert "DEP-7" in called.err
+    assert "Traceback" not in called.err
+
+
+def test_an_unknown_entry_is_exit_2(cli: Cli) -> None:
+    called = cli("tree", "no/such-entry")
+    assert (called.code, called.out) == (2, "")
+
+
+def test_outcome_adds_a_signed_record_that_names_the_decision(cli: Cli) -> None:
+    decision = cli.answer("explain", "DEP-7")["record_id"]
+    told = cli.answer(
+        "outcome", "DEP-7", "failure", "--summary", "It broke again", "--source", "on-call", "--score", "0.25",
+        "--at", "2031-01-02T03:04:05Z",
+    )  # fmt: skip
+    assert (told["decision_id"], told["outcome_ref"]) == (decision, "DEP-7")
+    newest = cli.answer("explain", "DEP-7")["outcomes"][0]
+    assert (newest["record_id"], newest["outcome_type"]) == (told["record_id"], "failure")
+    assert (newest["decision_summary"], newest["source"], newest["score"]) == ("It broke again", "on-call", 0.25)
+    assert newest["recorded_at"].startswith("2031-01-02T03:04:05")
+    assert cli("outcome", "NO-SUCH", "failure").code == 2
+
+
+def test_verify_is_intact_and_says_what_that_does_not_prove(cli: Cli) -> None:
+    called = cli("verify")
+    assert called.code == 0
+    assert called.out.startswith("INTACT")
+    assert "not proven" in called.out
+    answer = cli.answer("verify")
+    assert answer["findings"] == []
+    assert answer["coverage"]["unanchored_tail"] == answer["checked"]["entries"] > 2
+    assert cli.answer("verify", "--level", "headers")["checked"]["parts"] == 0
+    assert cli("verify", "--require-anchor").code == 3
+    assert cli("verify", "--from", "1000").code == 2
+
+
+@pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.parametrize("forgery", FORGERIES, ids=lambda forgery: forgery.name)
+def test_verify_names_each_forgery_with_its_place(cli: Cli, recorded: Path, forgery, at: int) -> None:
+    cli.answer("list")
+    dsn = EmbeddedServer(recorded).ensure()
+    assert dsn is not None
+    with copies(dsn) as copier:
+        called = cli("verify", "--json", "--dsn", copier.forged(forgery, "default", at))
+    check_schema(called.json, "verify")
+    assert (called.code, called.json["verdict"]) == (1, "TAMPERED")
+    assert called.json["findings"][0]["sequence_number"] == at
+
+
+def test_drain_rebuild_and_doctor_leave_the_answers_as_they_are(cli: Cli) -> None:
+    before = cli.answer("list")
+    assert cli.answer("drain")["refused"] == 0
+    assert cli("rebuild").code == 0
+    assert cli.answer("list") == before
+    called = cli("doctor", "--json")
+    check_schema(called.json, "doctor")
+    assert called.code == 0, called.json["findings"]
+    assert called.json["store"]["entries"] >= 3
+    assert cli("doctor").code == 0
+
+
+def test_nothing_recorded_is_said_and_starts_no_server(empty: Cli, tmp_path: Path) -> None:
+    for words in (("list",), ("explain", "DEP-1"), ("tree", "a/b")):
+        called = empty(*words)
+        assert (called.code, called.out) == (2, "")
+        assert "amfs-otel run" in called.err
+    assert not EmbeddedServer(tmp_path / "state").exists()
+
+
+def test_verify_without_a_store_cannot_judge(empty: Cli) -> None:
+    called = empty("verify", "--json")
+    check_schema(called.json, "verify")
+    assert called.code == 3
+    said = {finding["code"]: finding["message"] for finding in called.json["findings"]}
+    assert "amfs-otel list" in said["EMPTY_STORE"]
+
+
+def test_reset_asks_and_deletes_the_local_store_alone(empty: Cli, tmp_path: Path) -> None:
+    run_program(AGENT, tmp_path)
+    assert len(empty.answer("list")) == 2
+    assert empty("reset").code == 2
+    assert empty("reset", "--local").code == 2
+    assert empty("reset", "--local", "--yes").code == 0
+    assert not EmbeddedServer(tmp_path / "state").exists()
+    assert empty("list").code == 2
+    assert (tmp_path / "state" / "keys" / "development-writer.key").exists()
+
+
+def test_a_bad_setting_is_one_message(empty: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AMFS_OTEL_IDLE_TIMEOUT", "soon")
+    called = empty("list")
+    assert called.code == 2
+    assert called.err.count("\n") == 1
+    assert "AMFS_OTEL_IDLE_TIMEOUT" in called.err
+
+
+def test_run_passes_the_exit_code_and_the_output_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AMFS_OTEL_STATE_DIR", str(tmp_path / "state"))
+    done = run_program("import sys; print('out'); print('err', file=sys.stderr); sys.exit(42)", tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (42, "out\n", "err\n")
+
+
+def test_run_passes_signals_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AMFS_OTEL_STATE_DIR", str(tmp_path / "state"))
+    text = "import time; print('ready', flush=True); time.sleep(60)"
+    with subprocess.Popen(
+        [sys.executable, "-m", "amfs_otel", "run", sys.executable, "-c", text],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ}, text=True,
+    ) as child:  # fmt: skip
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(timeout=30) == -signal.SIGTERM
+
+
+def test_run_refuses_a_program_that_is_not_there(empty: Cli) -> None:
+    called = empty("run", "no-such-program-anywhere")
+    assert called.code == 2
+    assert "no-such-program-anywhere" in called.err
+
+
+def test_run_keeps_content_when_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AMFS_OTEL_STATE_DIR", str(tmp_path / "state"))
+    text = "from amfs_otel.settings import Settings; print(Settings.from_env().ledger_content.value)"
+    assert run_program(text, tmp_path).stdout == "decision\n"
+    assert run_program(text, tmp_path, "--keep-content").stdout == "all\n"
+
+
+def test_on_a_terminal_run_ends_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AMFS_OTEL_STATE_DIR", str(tmp_path / "state"))
+    (tmp_path / "agent.py").write_text(AGENT, encoding="utf-8")
+    terminal, other_end = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "amfs_otel", "run", sys.executable, str(tmp_path / "agent.py")],
+        stdout=subprocess.PIPE, stderr=other_end, env={**os.environ}, text=True,
+    ) as child:  # fmt: skip
+        os.close(other_end)
+        out, _ = child.communicate(timeout=60)
+    said = os.read(terminal, 10_000).decode()
+    os.close(terminal)
+    assert (child.returncode, out) == (0, "the agent's own output\n")
+    assert said.count("\n") == 1
+    assert "the last of 2" in said
+    assert "amfs-otel explain last" in said

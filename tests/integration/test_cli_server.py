@@ -1,0 +1,194 @@
+"""The CLI against a PostgreSQL server: who may write there, who only reads, and what goes wrong."""
+
+import os
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+from tests.integration.cli_calls import AGENT, Cli, run_program
+from tests.integration.ledgers import Ledger, new_key
+
+from amfs_otel.chain.keys import key_from_file
+from amfs_otel.store.schema import prepare
+
+TABLES = ("record", "part", "entry", "projected", "decision", "step", "outcome", "node", "edge")
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("AMFS_OTEL_STATE_DIR", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def cli(state: Path, database: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    monkeypatch.setenv("AMFS_OTEL_DSN", database)
+    return Cli(capsys)
+
+
+@pytest.fixture
+def used(cli: Cli, tmp_path: Path) -> Cli:
+    """A prepared server to which an agent has delivered."""
+    assert cli("init").code == 0
+    done = run_program(AGENT, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert cli("drain").code == 0
+    return cli
+
+
+def test_init_makes_schema_log_and_keys_once(cli: Cli, state: Path) -> None:
+    first = cli.answer("init")
+    assert first["created"] is True
+    assert [(key["role"], key["made"]) for key in first["keys"]] == [("writer", True), ("log", True)]
+    kids = {key["kid"] for key in first["keys"]}
+    assert kids == {key_from_file(state / "keys" / f"{role}.key").kid for role in ("writer", "log")}
+    assert {key["kid"] for key in first["announced"]} == kids
+    again = cli.answer("init")
+    assert (again["created"], again["log_uid"]) == (False, first["log_uid"])
+    assert not any(key["made"] for key in again["keys"])
+
+
+def test_init_on_a_prepared_log_makes_no_keys_and_names_the_announced(
+    cli: Cli, state: Path, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    announced = {key["kid"] for key in cli.answer("init")["announced"]}
+    monkeypatch.setenv("AMFS_OTEL_STATE_DIR", str(tmp_path / "elsewhere"))
+    called = cli("init")
+    assert called.code == 0
+    assert all(kid in called.out for kid in announced)
+    assert not (tmp_path / "elsewhere" / "keys" / "writer.key").exists()
+
+
+def test_init_needs_a_server(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    called = Cli(capsys)("init")
+    assert called.code == 2
+    assert "AMFS_OTEL_DSN" in called.err
+
+
+def test_what_an_agent_delivered_is_listed_explained_and_verified(used: Cli) -> None:
+    assert {row["agent_id"] for row in used.answer("list")} == {"deployer", "reviewer"}
+    assert used.answer("explain", "DEP-7")["decision_summary"] == "Healthy again"
+    assert used.answer("outcome", "DEP-7", "failure")["sequence_number"] is not None
+    assert used.answer("verify")["verdict"] == "INTACT"
+
+
+def test_a_role_that_may_only_select_reads_everything_and_writes_nothing(
+    used: Cli, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ledger = Ledger(database)
+    reader = ledger.user("reader")
+    before = _counts(database), _next_transaction(database)
+    monkeypatch.setenv("AMFS_OTEL_DSN", reader)
+    record_id = used.answer("explain", "DEP-7")["record_id"]
+    assert len(used.answer("list")) == 2
+    assert used.answer("show", record_id)["record_id"] == record_id
+    assert used.answer("verify")["verdict"] == "INTACT"
+    assert used("explain", "NO-SUCH").code == 2
+    assert used("tree", "no/entry").code == 2
+    assert used("doctor").code in (0, 3, 4)
+    assert (_counts(database), _next_transaction(database)) == before
+    assert used("outcome", "DEP-7", "failure").code == 3
+    assert _counts(database) == before[0]
+
+
+def _counts(dsn: str) -> list[int]:
+    with psycopg.connect(dsn) as connection:
+        return [connection.execute(f"SELECT count(*) FROM amfs_otel.{name}").fetchone()[0] for name in TABLES]
+
+
+def _next_transaction(dsn: str) -> int:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        return connection.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").fetchone()[0]
+
+
+def test_a_log_that_another_prepared_shows_records_without_an_entry(
+    cli: Cli, state: Path, database: str, tmp_path: Path
+) -> None:
+    """Nobody here holds the log key: records are stored, listed, and not sealed."""
+    writer, log_key = new_key(), new_key()
+    prepare(database, log="default", writer_key=writer, log_key=log_key, now_ns=time.time_ns())
+    (state / "keys").mkdir(parents=True, mode=0o700)
+    (state / "keys" / "writer.key").write_text(f"hex:{writer.secret.hex()}", encoding="utf-8")
+    assert run_program(AGENT, tmp_path).returncode == 0
+    assert cli("drain").code == 0
+    rows = cli.answer("list")
+    assert len(rows) == 2
+    assert {row["sequence_number"] for row in rows} == {None}
+    assert cli("verify").code == 3, "the log key is not held here"
+    assert cli("sealer", "--once").code == 3, "and without it nobody seals"
+    (state / "keys" / "log.key").write_text(f"hex:{log_key.secret.hex()}", encoding="utf-8")
+    assert cli("sealer", "--once").code == 0
+    assert None not in {row["sequence_number"] for row in cli.answer("list")}
+    assert cli("verify").code == 0
+
+
+def test_keygen_makes_a_key_and_announces_it(used: Cli, tmp_path: Path) -> None:
+    plain = used("keygen")
+    assert plain.code == 0
+    assert plain.out.startswith("hex:")
+    out = tmp_path / "new.key"
+    told = used("keygen", "--for", "billing", "--announce", "--out", str(out))
+    assert (told.code, told.out) == (0, "")
+    kid = key_from_file(out).kid
+    assert kid in told.err
+    assert out.stat().st_mode & 0o777 == 0o600
+    announced = {key["kid"]: key["name"] for key in used.answer("init")["announced"]}
+    assert announced[kid] == "billing"
+    assert used("verify").code == 0
+    assert used("keygen", "--out", str(out)).code == 2
+    assert used("keygen", "--role", "king").code == 2
+
+
+def test_drain_to_asks_before_it_sends_what_a_development_key_signed(
+    state: Path, database: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run_program(AGENT, tmp_path).returncode == 0
+    cli = Cli(capsys)
+    assert cli("init", "--dsn", database).code == 0
+    refused = cli("drain", "--to", database)
+    assert refused.code == 2
+    assert _counts(database)[0] == 1, "the genesis alone"
+    assert cli("drain", "--to", database, "--yes").code == 0
+    assert _counts(database)[0] == 3
+
+
+def test_the_sentence_for_each_way_a_server_can_be_wrong(
+    cli: Cli, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli("list").code == 2, "not prepared"
+    assert "amfs-otel init" in cli("list").err
+    unreachable = cli("list", "--dsn", "postgresql://me:hidden-word@127.0.0.1:1/none")
+    assert unreachable.code == 3
+    assert "hidden-word" not in unreachable.err
+    nonsense = cli("list", "--dsn", "not a dsn")
+    assert nonsense.code == 2
+    cli("init")
+    other = cli("list", "--log", "another")
+    assert other.code == 2
+    assert "default" in other.err
+    assert cli("list", "--log", "not/a/name").code == 2
+
+
+def test_verify_of_an_unprepared_database_cannot_judge(cli: Cli) -> None:
+    called = cli("verify", "--json")
+    assert called.code == 3
+    assert "EMPTY_STORE" in {finding["code"] for finding in called.json["findings"]}
+
+
+def test_a_fallback_dsn_counts_only_where_our_schema_is(
+    state: Path, database: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AMFS_POSTGRES_DSN", database)
+    cli = Cli(capsys)
+    assert "nothing was recorded" in cli("list").err
+    assert cli("init").code == 2, "AMFS's own database is prepared only when it is named"
+    assert cli("init", "--dsn", database).code == 0
+    assert cli("list").code == 0
+
+
+def test_nothing_of_the_environment_changes(used: Cli) -> None:
+    before = dict(os.environ)
+    used("list")
+    used("verify")
+    assert dict(os.environ) == before
