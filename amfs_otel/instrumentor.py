@@ -1,5 +1,8 @@
 """Patching: which libraries there are, when their patches are applied, and what came of it.
 
+A patch module has `requires`, `hooks` ("module:Class.method" → wrapper), where needed `hooks_when_imported`, and, for a
+library with a public hook of its own, `listen`, which registers there and returns what takes it back.
+
 Nothing is imported for a program that does not use it: `instrument` registers one post-import hook per library from the
 static table `LIBRARIES`; the patch module is imported when the target has been imported. A hook runs inside the user's
 import statement, so nothing leaves it. Versions are checked there; a conflict is one log line and a row in `doctor`.
@@ -39,6 +42,8 @@ class Library:
 LIBRARIES: tuple[Library, ...] = (
     Library("amfs", "amfs.memory", "amfs"),
     Library("openai", "openai", "openai"),
+    Library("langchain", "langchain_core.callbacks.manager", "langchain-core"),
+    Library("langgraph", "langgraph.pregel", "langgraph"),
 )
 
 
@@ -75,6 +80,7 @@ class _Replaced:
 _lock = threading.RLock()
 _states: dict[str, PatchState] = {}
 _replaced: dict[str, list[_Replaced]] = {}
+_listening: dict[str, Callable[[], None]] = {}
 _registered: set[str] = set()
 
 
@@ -145,6 +151,10 @@ def _patch(library: Library) -> None:
             _replaced[library.name] = []
             for target, wrapper in cast("Mapping[str, Wrapper]", patch.hooks).items():
                 _hook(library.name, state, target, wrapper)
+            for target, wrapper in cast("Mapping[str, Wrapper]", getattr(patch, "hooks_when_imported", {})).items():
+                _hook_when_imported(library.name, state, target, wrapper)
+            if hasattr(patch, "listen"):
+                _listening[library.name] = patch.listen()
         except Exception as error:  # noqa: BLE001  it would surface in the user's import statement
             state.state, state.detail = "failed", type(error).__name__
             guard.failed(library.name, error)
@@ -172,17 +182,44 @@ def _hook(name: str, state: PatchState, target: str, wrapper: Wrapper) -> None:
         if not optional:
             state.missing.append(target)
         return
-    if any(item.parent is parent and item.attribute == attribute for item in _replaced[name]):
-        return
     owner = _foreign_owner(original)
-    if owner is not None:
+    if wrap(name, parent, attribute, wrapper) and owner is not None:
         state.foreign.append(f"{path}: {owner}")
+
+
+def _hook_when_imported(name: str, state: PatchState, target: str, wrapper: Wrapper) -> None:
+    """`_hook` as soon as the module of `target` is imported, which importing the library alone need not do."""
+
+    def imported(_module: Any) -> None:
+        with _lock:
+            if name in _replaced:
+                guard.run(name, _hook, name, state, target, wrapper)
+
+    wrapt.register_post_import_hook(imported, target.partition(":")[0])
+
+
+def wrap(name: str, parent: Any, attribute: str, wrapper: Wrapper) -> bool:
+    """Wraps one attribute, until `uninstrument`; for classes that a patch meets only when they are used.
+
+    Args:
+        name: The library on whose account it goes; nothing is done unless it is patched.
+        parent: Class or module.
+        attribute: Name of its function or method.
+        wrapper: What is called instead.
+
+    Returns:
+        Whether it was wrapped; `False` where it was already.
+    """
+    if name not in _replaced or any(i.parent is parent and i.attribute == attribute for i in _replaced[name]):
+        return False
+    original = getattr(parent, attribute)
     inherited = attribute not in vars(parent) if isinstance(parent, type) else False
     # A static or class method must be wrapped as the descriptor that it is.
     raw = vars(parent).get(attribute, original) if isinstance(parent, type) else original
     ours = wrapt.FunctionWrapper(raw, _guarded(name, wrapper))
     setattr(parent, attribute, ours)
     _replaced[name].append(_Replaced(parent, attribute, raw, ours, inherited))
+    return True
 
 
 def _guarded(name: str, wrapper: Wrapper) -> Wrapper:
@@ -214,6 +251,8 @@ def uninstrument(names: Iterable[str] = ()) -> None:
     wanted = set(names)
     with _lock:
         for name in [n for n in _replaced if not wanted or n in wanted]:
+            if name in _listening:
+                guard.run(name, _listening.pop(name))
             for item in reversed(_replaced.pop(name)):
                 if cast("dict[str, Any]", vars(item.parent)).get(item.attribute) is not item.ours:
                     continue

@@ -6,6 +6,7 @@ the process that reads it is somebody else's agent. The CLI turns problems into 
 """
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -159,7 +160,12 @@ def _settings_from(read: _Reader) -> Settings:
     dsn, fallback = read.text(env.AMFS_OTEL_DSN), read.text(env.AMFS_POSTGRES_DSN)
     return Settings(
         state_dir=read.path(env.AMFS_OTEL_STATE_DIR) or _default_state_dir(read),
-        log=read.parsed(env.AMFS_OTEL_LOG, _log_name, DEFAULT_LOG, "1 to 64 of a-z, 0-9, '-', '_', '.'"),
+        log=read.parsed(
+            env.AMFS_OTEL_LOG,
+            _log_name,
+            DEFAULT_LOG,
+            "1 to 64 letters, digits, '.', '_', '-', the first a letter or digit",
+        ),
         dsn=dsn or fallback,
         dsn_is_fallback=dsn is None and fallback is not None,
         signing_key=read.text(env.AMFS_OTEL_SIGNING_KEY, env.AMFS_TRACE_SIGNING_KEY),
@@ -270,6 +276,6 @@ def _count(value: str) -> int | None:
 
 
 def _log_name(value: str) -> str:
-    if not 1 <= len(value) <= 64 or not all(c.isascii() and (c.islower() or c.isdigit() or c in "-_.") for c in value):
+    if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value):
         raise ValueError(value)
     return value

@@ -4,16 +4,16 @@ The assembler runs on the worker (or, for a dead process's journal, in whoever a
 prepared events, in memory only; what it returns is final. It never resolves windows itself: capture did, in the caller.
 """
 
-import time
+import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
+from uuid import UUID
 
 from amfs_otel.assemble.journal import EventPrepared, JournalItem
 from amfs_otel.assemble.messages import ToolCallsInMessages
 from amfs_otel.assemble.prepare import PreparedEvent, Preparer
-from amfs_otel.chain.record import new_record_id
 from amfs_otel.chain.skeleton import PreparedText
 from amfs_otel.model import (
     ClosedBy,
@@ -69,11 +69,18 @@ class Assembler:
     Args:
         preparer: Masks and applies the policy.
         full: Called with the record id of a window that has reached its limit of bytes.
+        unplaced: Called for each ended event whose window is not known (any more), so that no trace will hold it.
     """
 
-    def __init__(self, preparer: Preparer, full: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        preparer: Preparer,
+        full: Callable[[str], None] = lambda _: None,
+        unplaced: Callable[[], None] = lambda: None,
+    ) -> None:
         self.preparer = preparer
         self._full = full
+        self._unplaced = unplaced
         self._windows: dict[str, _Open] = {}
         self._where: dict[str, str] = {}
         self._left_open: OrderedDict[str, WindowFacts] = OrderedDict()
@@ -93,13 +100,28 @@ class Assembler:
             self._ended_meanwhile.pop(message.event.id, None)
             return self._prepared_event(message.record_id, message.event, ended=True)
         if isinstance(message, EventsMoved):
-            for event_id in message.event_ids:
-                opened = self._ended_meanwhile.get(event_id)
-                if opened is not None:
-                    opened.record_id = message.target
+            return [message, *self._moving(message)]
         if isinstance(message, WindowClosed):
             return [*self._still_open_in(message.record_id), message]
+        if isinstance(message, WindowOpened):
+            return [WindowOpened(self.preparer.window(message.facts))]
+        if isinstance(message, WindowRenamed):
+            name = self.preparer.name_text
+            return [WindowRenamed(message.record_id, name(message.agent) or "", name(message.session_id))]
         return [message]
+
+    def _moving(self, message: EventsMoved) -> list[JournalItem]:
+        """The moved events once more, under their new window: journal frames are carried on by window."""
+        items: list[JournalItem] = []
+        for event_id in message.event_ids:
+            ended = self._ended_meanwhile.get(event_id)
+            event = self._opened(f"{event_id:016x}")
+            if ended is not None:
+                ended.record_id = message.target
+            elif event is not None:
+                event.facts.pop("flags", None)
+                items.append(EventPrepared(message.target, event))
+        return items
 
     def _still_open_in(self, record_id: str) -> list[JournalItem]:
         """Steps that were open when their window closed, although they have ended by now."""
@@ -154,6 +176,8 @@ class Assembler:
         window = self._windows.get(record_id)
         if window is None:
             left = self._left_open.pop(event.id, None)
+            if left is None and not event.is_open:
+                self._unplaced()
             return _amendment(left, event) if left is not None and not event.is_open else None
         before = window.events.get(event.id)
         window.events[event.id] = event
@@ -170,9 +194,9 @@ class Assembler:
         for event_id in item.event_ids:
             key = f"{event_id:016x}"
             event = source.events.pop(key, None)
-            self._where[key] = item.target
             if event is not None:
                 event.facts.pop("flags", None)
+                self._where[key] = item.target
                 target.events[key] = event
                 source.size_bytes -= event.size_bytes
                 target.size_bytes += event.size_bytes
@@ -282,13 +306,20 @@ def _with_offset(tree: Any, offset: int) -> Any:
 
 def _amendment(window: WindowFacts, event: PreparedEvent) -> DecisionTrace:
     """A step that ended after its window had closed."""
-    now_ns = time.time_ns()
+    ended_ns = int(event.facts["end_us"]) * 1000
     facts = replace(
         window,
-        record_id=new_record_id(now_ns),
+        record_id=_amendment_id(window.record_id, event.id, ended_ns),
         record_kind=RecordKind.AMENDMENT,
         refs=(("amends", window.record_id),),
     )
     content = {**_common(facts), "step": event.id, "event": event.facts}
     ids = (int(str(event.facts.get("trace", "0")), 16), int(str(event.facts.get("span", "0")), 16))
-    return DecisionTrace(facts, content, tuple(event.texts), *ids, closed_ns=now_ns)
+    return DecisionTrace(facts, content, tuple(event.texts), *ids, closed_ns=ended_ns)
+
+
+def _amendment_id(record_id: str, event_id: str, ended_ns: int) -> str:
+    """A UUIDv7 whose random bits follow from the step: whoever reads the journal again makes no second amendment."""
+    drawn = hashlib.sha256(f"{record_id} {event_id}".encode()).digest()
+    bits = (ended_ns // 1_000_000) << 80 | int.from_bytes(drawn[:10])
+    return str(UUID(int=bits & ~(0xF << 76 | 0x3 << 62) | 0x7 << 76 | 0x2 << 62))

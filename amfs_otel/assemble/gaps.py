@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from amfs_otel.assemble.assembler import DecisionTrace
-from amfs_otel.chain.record import new_record_id
+from amfs_otel.chain.record_id import new_record_id
 from amfs_otel.model import RecordKind, WindowFacts
 
 

@@ -6,18 +6,24 @@ and keyed digest go on.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from amfs_otel import guard
-from amfs_otel.capture.content import Masker, kept_in_ledger
+from amfs_otel.capture.content import Masker, cut_between_words, kept_in_ledger
 from amfs_otel.chain.canonical import clean_text, jcs, normalised
 from amfs_otel.chain.skeleton import PreparedText, prepare_text
-from amfs_otel.model import FIELDS, Deferred, Event, FieldClass
+from amfs_otel.model import FIELDS, Deferred, Event, FieldClass, WindowFacts
 from amfs_otel.settings import LedgerContent
 
 TEXT_LIMIT_BYTES = 1 << 20
 """A longer text keeps its beginning; what is missing is said in its place, with the length of the whole."""
+
+NOTE_BYTES = 64
+"""The note may go beyond the limit by that much."""
+
+UNREADABLE = "<unreadable>"
+"""Stands for a value whose reading failed; the event is kept."""
 
 NAME_LIMIT = 1024
 STRUCTURE_LIMIT = 256
@@ -110,7 +116,8 @@ class Preparer:
     def _fields(self, fields: Mapping[str, Any] | None, facts: dict[str, Any], texts: list[PreparedText]) -> None:
         for key, value in (fields or {}).items():
             if value is not None:
-                facts[key] = self.value(key, value, texts)
+                prepared = guard.run("assemble", lambda: [self.value(key, value, texts)])  # noqa: B023  called at once
+                facts[key] = UNREADABLE if prepared is None else prepared[0]
 
     def value(self, key: str, value: Any, texts: list[PreparedText]) -> Any:
         """The prepared form of field `key`; new texts are appended to `texts`."""
@@ -119,39 +126,60 @@ class Preparer:
             return self._names(key, value, texts)
         if field_class is FieldClass.STRUCTURE:
             return self._structure_of(value, texts)
-        if key in _TEXT_LISTS and isinstance(value, (list, tuple)):
+        if key in _TEXT_LISTS and issubclass(type(value), (list, tuple)):
             return [self._text(key, field_class, item, texts) for item in cast("list[Any]", value)]
         return self._text(key, field_class, value, texts)
 
+    def window(self, facts: WindowFacts) -> WindowFacts:
+        """`facts` with its names masked and bounded."""
+        return replace(
+            facts,
+            agent=self.name_text(facts.agent) or "",
+            session_id=self.name_text(facts.session_id),
+            claimed_session=self.name_text(facts.claimed_session),
+        )
+
     def name(self, value: Any) -> dict[str, str] | None:
-        """An identifier that the application chose, masked and bounded."""
+        """`name_text` as a reference."""
+        text = self.name_text(value)
+        return None if text is None else {"$n": text}
+
+    def name_text(self, value: Any) -> str | None:
+        """An identifier that the application chose, masked and bounded; what is no text or number: its type."""
         if value is None:
             return None
-        text = value if isinstance(value, str) else guard.run("assemble", str, value) or type(value).__name__
-        clean, _ = clean_text(str.__str__(text)[:NAME_LIMIT])
-        return {"$n": self.masker.identifier(clean)}
+        plain = value if type(value) is str else normalised(value)
+        if isinstance(plain, (int, float)):
+            plain = str(plain)
+        clean, _ = clean_text(plain if isinstance(plain, str) else f"<{type(value).__name__}>")
+        return self.masker.identifier(cut_between_words(clean, NAME_LIMIT))
 
     def _names(self, key: str, value: Any, texts: list[PreparedText]) -> Any:
-        if isinstance(value, (list, tuple, set, frozenset)):
+        if issubclass(type(value), (list, tuple, set, frozenset)):
             return [self._names(key, item, texts) for item in cast("list[Any]", value)]
-        if isinstance(value, Mapping):
+        if issubclass(type(value), Mapping):
             return self._structure_of(value, texts)
         return self.name(value)
 
     def _structure_of(self, value: Any, texts: list[PreparedText]) -> Any:
-        if isinstance(value, Mapping):
+        kind = cast("type[Any]", type(value))
+        if issubclass(kind, Mapping):
             mapping = cast("Mapping[str, Any]", value)
-            return {key: self.value(key, item, texts) for key, item in mapping.items() if item is not None}
-        if isinstance(value, (list, tuple)):
+            return {
+                self._structure(key) if type(key) is str else f"<{type(key).__name__}>": self.value(key, item, texts)
+                for key, item in mapping.items()
+                if item is not None
+            }
+        if issubclass(kind, (list, tuple)):
             return [self._structure_of(item, texts) for item in cast("list[Any]", value)]
-        if isinstance(value, str):
+        if issubclass(kind, str):
             return self._structure(value)
-        if value is None or isinstance(value, (bool, int, float)):
+        if value is None or issubclass(kind, (bool, int, float)):
             return normalised(value)
-        return f"<{type(value).__name__}>"
+        return f"<{kind.__name__}>"
 
     def _structure(self, text: str) -> str:
-        clean, _ = clean_text(str.__str__(text)[:STRUCTURE_LIMIT])
+        clean, _ = clean_text(cut_between_words(str.__str__(text), STRUCTURE_LIMIT))
         return self.masker.identifier(clean)
 
     def _text(self, key: str, field_class: FieldClass, value: Any, texts: list[PreparedText]) -> Any:
@@ -166,25 +194,43 @@ class Preparer:
 
     def _bytes(self, value: Any) -> tuple[bytes, str]:
         """Masked bytes of a text and their media type."""
-        if isinstance(value, str):
+        if issubclass(type(value), str):
             clean, _ = clean_text(str.__str__(value))
-            data, media = self.masker.text(clean).encode(), "text/plain"
+            data, media = self.masker.text(_bounded(clean)).encode(), "text/plain"
         else:
-            data, media = jcs(self.masker.value(normalised(value))), "application/json"
-        if len(data) <= TEXT_LIMIT_BYTES:
+            data, media = jcs(self.masker.value(_with_bounded_texts(normalised(value)))), "application/json"
+        if len(data) <= TEXT_LIMIT_BYTES + NOTE_BYTES:
             return data, media
         kept = data[:TEXT_LIMIT_BYTES].decode("utf-8", "ignore")
-        return f"{kept}\n[cut by amfs-otel: {len(data)} bytes in all]".encode(), "text/plain"
+        return (kept + _note(len(data))).encode(), "text/plain"
+
+
+def _bounded(text: str) -> str:
+    if len(text) <= TEXT_LIMIT_BYTES:
+        return text
+    return cut_between_words(text, TEXT_LIMIT_BYTES) + _note(len(text.encode()))
+
+
+def _with_bounded_texts(tree: Any) -> Any:
+    if isinstance(tree, str):
+        return _bounded(tree)
+    if isinstance(tree, list):
+        return [_with_bounded_texts(item) for item in cast("list[Any]", tree)]
+    if isinstance(tree, dict):
+        return {key: _with_bounded_texts(item) for key, item in cast("dict[str, Any]", tree).items()}
+    return tree
+
+
+def _note(length_bytes: int) -> str:
+    return f"\n[cut by amfs-otel: {length_bytes} bytes in all]"
 
 
 def evaluated(value: Any) -> Any:
     """The value of a `Deferred`, made once (its raw snapshot where making fails); anything else as it is."""
     if not isinstance(value, Deferred):
         return value
-    made = guard.run("assemble", value.make, value.raw)
-    value.raw, value.make = (value.raw if made is None else made), _as_is
-    return value.raw
-
-
-def _as_is(value: Any) -> Any:
-    return value
+    raw = value.raw
+    made = guard.run("assemble", value.make, raw)
+    # One assignment: the caller's thread may make it at the same moment, for a span.
+    value.make = lambda _: raw if made is None else made
+    return raw if made is None else made

@@ -17,14 +17,16 @@ from typing import Any, TypeVar
 from opentelemetry import context
 
 from amfs_otel import guard
-from amfs_otel.capture.content import name, snapshot
 from amfs_otel.capture.ambient import STEP_KEY, SUPPRESS, current_request, current_run, explicit_session, last_memory
+from amfs_otel.capture.announced import AnnouncedCall
+from amfs_otel.capture.content import name, snapshot
 from amfs_otel.capture.runtime import Capture
 from amfs_otel.capture.steps import Step
 from amfs_otel.capture.windows import Request, Session, next_seq
 from amfs_otel.model import ClosedBy, Deferred, Kind
 
 __all__ = [
+    "AnnouncedCall",
     "Capture",
     "ClosedBy",
     "Deferred",
@@ -34,6 +36,7 @@ __all__ = [
     "Step",
     "acall",
     "active",
+    "announce",
     "begin",
     "call",
     "close_later",
@@ -41,6 +44,7 @@ __all__ = [
     "commit",
     "current",
     "current_request",
+    "current_step",
     "explained",
     "explicit_session",
     "handle_session",
@@ -86,7 +90,14 @@ def active() -> Capture | None:
     return _installed
 
 
-def begin(kind: Kind, source: str, fields: dict[str, Any], *, memory: Session | None = None) -> Step | None:
+def begin(
+    kind: Kind,
+    source: str,
+    fields: dict[str, Any],
+    *,
+    memory: Session | None = None,
+    inside: Step | None = None,
+) -> Step | None:
     """Begins a step.
 
     Args:
@@ -96,11 +107,26 @@ def begin(kind: Kind, source: str, fields: dict[str, Any], *, memory: Session | 
         fields: What is known now (docs/trace-document.md). The dict becomes ours; its values must not be mutated
             afterwards: use `snapshot` for lists and dicts that the application holds.
         memory: The session of the AMFS tracker, for AMFS events.
+        inside: The step that it is a part of, where a framework knows better than the context.
     """
     capture = active()
     if capture is None or guard.is_off(source):
         return None
-    return guard.run(source, capture.begin, kind, source, fields, memory)
+    return guard.run(source, capture.begin, kind, source, fields, memory, inside=inside)
+
+
+def announce(source: str, fields: Callable[[], dict[str, Any]], *, inside: Step | None = None) -> AnnouncedCall | None:
+    """Announces a model call that a client below may report too; its `end` makes it an event where none did.
+
+    Args:
+        source: Name of the framework.
+        fields: Makes the fields known at the start; called, at the end of the call, only where they are needed.
+        inside: The framework's step that it is a part of.
+    """
+    capture = active()
+    if capture is None or guard.is_off(source):
+        return None
+    return guard.run(source, AnnouncedCall, capture, source, fields, inside)
 
 
 def instant(
@@ -207,8 +233,14 @@ def _finished(step: Step, result: Any, finish: Callable[[Step, Any], None]) -> N
 
 def inside(source: str, kinds: frozenset[Kind]) -> bool:
     """Whether the caller is inside a step of `source` of one of `kinds` (a nested public call is not an event)."""
+    step = current_step(source)
+    return step is not None and step.event.kind in kinds
+
+
+def current_step(source: str) -> Step | None:
+    """The innermost open step here, if it is one of `source`."""
     step = context.get_value(STEP_KEY)
-    return isinstance(step, Step) and not step.done and step.event.source == source and step.event.kind in kinds
+    return step if isinstance(step, Step) and not step.done and step.event.source == source else None
 
 
 # -- sessions ------------------------------------------------------------------------------------------------------
@@ -262,31 +294,43 @@ class run:  # noqa: N801  reads as a statement: `with capture.run(...)`
         agent: Name of the agent that runs.
         session_id: The framework's own id of the conversation or thread.
         fields: Further fields of the `agent_run` event.
+        inside: The step that it is a part of, where the framework knows one: then it is no root.
     """
 
-    __slots__ = ("_root", "_session", "step")
+    __slots__ = ("_session", "step")
 
-    def __init__(self, source: str, agent: str, session_id: str | None, fields: dict[str, Any] | None = None) -> None:
-        self._root = False
+    def __init__(
+        self,
+        source: str,
+        agent: str,
+        session_id: str | None,
+        fields: dict[str, Any] | None = None,
+        *,
+        inside: Step | None = None,
+    ) -> None:
         self._session: Session | None = None
         self.step: Step | None = None
         capture = active()
         if capture is not None and not guard.is_off(source):
-            guard.run(source, self._begin, capture, source, agent, session_id, fields or {})
+            guard.run(source, self._begin, capture, Session(source, agent, session_id), fields or {}, inside)
 
-    def _begin(self, capture: Capture, source: str, agent: str, session_id: str | None, fields: dict[str, Any]) -> None:
-        window = capture.existing(capture.place())
-        outer = current_run.get()
-        inner = outer is not None and not outer.ended
-        named = window is not None and not window.session.inferred and window.events > 0
-        explicit = explicit_session.get()
-        if not inner and not named and (explicit is None or explicit.ended):
-            self._root = True
-            self._session = Session(source, agent, session_id)
-            current_run.set(self._session)
-            self.step = capture.begin_run(source, {"agent_name": agent, **fields}, self._session)
+    def _begin(self, capture: Capture, session: Session, fields: dict[str, Any], inside: Step | None) -> None:
+        source, fields = session.opened_by, {"agent_name": session.agent, **fields}
+        if inside is None and self._is_root(capture):
+            self._session = session
+            current_run.set(session)
+            self.step = capture.begin_run(source, fields, session)
         else:
-            self.step = capture.begin(Kind.AGENT_RUN, source, {"agent_name": agent, **fields})
+            self.step = capture.begin(Kind.AGENT_RUN, source, fields, inside=inside)
+
+    @staticmethod
+    def _is_root(capture: Capture) -> bool:
+        """Whether no open session, run or memory handle's window is to be found here (rules 1 to 3)."""
+        for outer in (explicit_session.get(), current_run.get()):
+            if outer is not None and not outer.ended:
+                return False
+        memory = capture.memory_session(capture.place())
+        return memory is None or memory.window is None or memory.window.events == 0
 
     def end(
         self, result: dict[str, Any] | None = None, error: BaseException | None = None, *, paused: bool = False

@@ -32,6 +32,7 @@ _INFERENCE: dict[str, str] = {
     "server_address": semconv.SERVER_ADDRESS,
     "server_port": semconv.SERVER_PORT,
     "request_service_tier": semconv.OPENAI_REQUEST_SERVICE_TIER,
+    "api_type": semconv.OPENAI_API_TYPE,
     "response_model": semconv.GEN_AI_RESPONSE_MODEL,
     "response_id": semconv.GEN_AI_RESPONSE_ID,
     "finish_reasons": semconv.GEN_AI_RESPONSE_FINISH_REASONS,
@@ -92,6 +93,9 @@ TABLES: dict[Kind, dict[str, str]] = {
 }
 """Event field → attribute key, by kind."""
 
+_LARGEST = 1e300
+"""No NaN, no infinity and no int that has no float is at most this."""
+
 FLOATS = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty", "confidence", "score"})
 """Fields whose attribute is a double: callers write `temperature=0`."""
 
@@ -142,7 +146,7 @@ def attributes_from_fields(kind: Kind, fields: Mapping[str, Any]) -> dict[str, A
         if key is None or value is None:
             continue
         if name in FLOATS:
-            if type(value) in (int, float) and value - value == 0:
+            if type(value) in (int, float) and abs(value) <= _LARGEST:
                 found[key] = float(value)
         elif type(value) is int:
             if -(1 << 63) <= value < 1 << 63:

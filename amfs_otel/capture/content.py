@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 from amfs_otel import guard
@@ -36,8 +37,9 @@ SNAPSHOT_ITEMS = 20_000
 SPAN_TEXT_LIMIT = 1 << 20
 """Characters of one text on a span, where the user set no limit; what lies beyond is cut before it is masked."""
 
+_ATOMS: frozenset[type] = frozenset({str, bytes, int, float, bool, type(None)})
+_TEXT: frozenset[type] = frozenset({str})
 _MODEL_MARKS = ("__pydantic_fields__", "__fields__", "__dataclass_fields__")
-_ATOMS = (str, bytes, int, float, bool, type(None))
 
 
 def snapshot(value: Any, depth: int = SNAPSHOT_DEPTH) -> Any:
@@ -69,16 +71,21 @@ def _copied(value: Any, depth: int, budget: list[int]) -> Any:
     if kind is list or kind is tuple:
         items = cast("list[Any]", value)
         budget[0] -= len(items)
-        return [_copied(item, depth - 1, budget) for item in items] if budget[0] > 0 else value
+        if budget[0] <= 0:
+            return value
+        # One pass in C: prompts are mostly lists and dicts of strings, embeddings' inputs lists of token numbers.
+        if _ATOMS.issuperset(map(type, items)):
+            return list(items)
+        return [item if type(item) in _ATOMS else _copied(item, depth - 1, budget) for item in items]
     if kind is dict:
         mapping = cast("dict[Any, Any]", value)
         budget[0] -= len(mapping)
         if budget[0] <= 0:
             return value
-        if not all(type(key) is str for key in mapping):
-            # Building a dict would run the keys' own __hash__ and __eq__.
+        if _ATOMS.issuperset(map(type, mapping.values())) or not _TEXT.issuperset(map(type, mapping)):
+            # Building a dict with other keys would run their own __hash__ and __eq__; a copy does not.
             return mapping.copy()
-        return {key: _copied(item, depth - 1, budget) for key, item in mapping.items()}
+        return {k: item if type(item) in _ATOMS else _copied(item, depth - 1, budget) for k, item in mapping.items()}
     if kind is set or kind is frozenset:
         return set(cast("set[Any]", value))
     fields = _model_fields(value, kind)
@@ -86,15 +93,15 @@ def _copied(value: Any, depth: int, budget: list[int]) -> Any:
 
 
 def _model_fields(value: Any, kind: type) -> dict[str, Any] | None:
-    """The fields of a pydantic model or dataclass, read from its `__dict__`, never through its own code."""
-    if not (
-        hasattr(kind, "__pydantic_fields__") or hasattr(kind, "__fields__") or hasattr(kind, "__dataclass_fields__")
-    ):
+    """The fields of a pydantic model, dataclass or namespace, read from its `__dict__`, never through its own code."""
+    if kind is not SimpleNamespace and not any(hasattr(kind, mark) for mark in _MODEL_MARKS):
         return None
     try:
-        return dict(object.__getattribute__(value, "__dict__"))
+        fields = dict(object.__getattribute__(value, "__dict__"))
     except AttributeError:
         return None
+    extra = getattr(value, "__pydantic_extra__", None)
+    return {**fields, **extra} if type(extra) is dict else fields
 
 
 def kept_in_ledger(field_class: FieldClass, content: LedgerContent) -> bool:
@@ -106,25 +113,36 @@ def kept_in_ledger(field_class: FieldClass, content: LedgerContent) -> bool:
     return True
 
 
-_SECRETS = re.compile(
-    r"""
-      -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----[\s\S]*?(?:-----END[ ][A-Z ]*PRIVATE[ ]KEY-----|\Z)
-    | \b(?:sk|rk|pk)[-_](?:[A-Za-z0-9]+[-_])*[A-Za-z0-9_-]{16,}
-    | \b(?:AKIA|ASIA)[0-9A-Z]{16}\b
-    | \bgh[pousr]_[A-Za-z0-9]{30,}
-    | \bgithub_pat_[A-Za-z0-9_]{30,}
-    | \bglpat-[A-Za-z0-9_-]{18,}
-    | \bxox[abeoprs]-[A-Za-z0-9-]{10,}
-    | \bAIza[0-9A-Za-z_-]{30,}
-    | \bya29\.[0-9A-Za-z_-]{20,}
-    | \beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}
-    | \b(?i:bearer|basic)[ ]+[A-Za-z0-9._~+/=-]{16,}
-    | (?<=://)[^\s/@:]{0,256}:[^\s/@]{1,256}(?=@)
-    | (?i:\b(?:api[_-]?key|access[_-]?token|auth[_-]?token|client[_-]?secret|secret[_-]?key|passw(?:or)?d|pwd)
-        \b["']?[ ]*[:=][ ]*["']?)(?P<assigned>[^\s"',;&}]{6,})
-    """,
-    re.VERBOSE,
+_ASSIGNED = r"api[_-]?key|access[_-]?token|auth[_-]?token|client[_-]?secret|secret[_-]?key|passw(?:or)?d|pwd"
+_SECRETS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
+    (marks, re.compile(pattern))
+    for marks, pattern in (
+        (
+            ("-----begin ",),
+            r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+        ),
+        (
+            ("sk-", "sk_", "rk-", "rk_", "pk-", "pk_"),
+            r"\b(?:sk|rk|pk)[-_](?:[A-Za-z0-9]+[-_])*[A-Za-z0-9_-]{16,}",
+        ),
+        (("akia", "asia"), r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
+        (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"\bgh[pousr]_[A-Za-z0-9]{30,}"),
+        (("github_pat_",), r"\bgithub_pat_[A-Za-z0-9_]{30,}"),
+        (("glpat-",), r"\bglpat-[A-Za-z0-9_-]{18,}"),
+        (("xox",), r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}"),
+        (("aiza",), r"\bAIza[0-9A-Za-z_-]{30,}"),
+        (("ya29.",), r"\bya29\.[0-9A-Za-z_-]{20,}"),
+        (("eyj",), r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
+        (("bearer", "basic"), r"\b(?i:bearer|basic)[ ]+[A-Za-z0-9._~+/=-]{16,}"),
+        (("://",), r"(?<=://)[^\s/@:]{0,256}:[^\s/@]{1,256}(?=@)"),
+        (
+            ("key", "token", "secret", "passwd", "password", "pwd"),
+            rf"(?i:\b(?:{_ASSIGNED})\b[\"']?[ ]*[:=][ ]*[\"']?)(?P<assigned>[^\s\"',;&}}]{{6,}})",
+        ),
+    )
 )
+"""Marks, in lower case, of which one must occur in a text for the expression to be tried: looking for them is fast."""
+
 _CARD = re.compile(r"(?<![0-9A-Za-z.-])(?:[0-9][ -]?){12,18}[0-9](?![0-9A-Za-z])")
 
 
@@ -142,16 +160,21 @@ class Masker:
 
     def identifier(self, text: str) -> str:
         """Masks keys and tokens; card numbers are left, they would damage numeric references."""
-        masked = _SECRETS.sub(_without_secret, text)
+        masked, lowered = text, text.lower()
+        for marks, secret in _SECRETS:
+            if any(mark in lowered for mark in marks):
+                masked = _replaced(secret, _without_secret, masked)
         for pattern in self.patterns:
             masked = pattern.sub(MASK, masked)
         for function in self.functions:
-            masked = function(masked)
+            made: Any = guard.run("masking", function, masked)
+            # What a function that fails would have masked is not known.
+            masked = made if type(made) is str else MASK
         return masked
 
     def text(self, text: str) -> str:
         """Masks keys, tokens and card numbers."""
-        return _CARD.sub(_without_card, self.identifier(text))
+        return _replaced(_CARD, _without_card, self.identifier(text))
 
     def value(self, value: Any) -> Any:
         """Masks each string inside a normalised JSON value; a key that names a secret masks its whole value."""
@@ -176,7 +199,7 @@ def _names_secret(key: str, value: object) -> bool:
 
 
 def _without_secret(match: re.Match[str]) -> str:
-    assigned = match.group("assigned")
+    assigned = match.groupdict().get("assigned")
     return MASK if assigned is None else match.group(0)[: -len(assigned)] + MASK
 
 
@@ -184,6 +207,40 @@ def _without_card(match: re.Match[str]) -> str:
     digits = [int(c) for c in match.group(0) if c.isdigit()]
     doubled = [d * 2 - 9 if d > 4 else d * 2 for d in digits[-2::-2]]
     return MASK if (sum(digits[::-2]) + sum(doubled)) % 10 == 0 else match.group(0)
+
+
+_STRETCH = 16_384
+_LONGEST = 4_096
+_TOKEN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.~+/=-")
+
+
+def cut_between_words(text: str, limit: int) -> str:
+    """The beginning of `text`, at most `limit` characters, not ending inside a token, which could not be masked."""
+    if len(text) <= limit:
+        return text
+    end = limit
+    while end > max(0, limit - _LONGEST) and text[end - 1] in _TOKEN:
+        end -= 1
+    return text[:end] if end > max(0, limit - _LONGEST) else text[:limit]
+
+
+def _replaced(pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str], text: str) -> str:
+    """`pattern.sub`, in stretches for a long text: one call would keep all threads waiting until it is through."""
+    if len(text) <= _STRETCH + _LONGEST:
+        return pattern.sub(replace, text)
+    pieces: list[str] = []
+    done = at = 0
+    while at < len(text):
+        end = min(at + _STRETCH + _LONGEST, len(text))
+        match = pattern.search(text, at, end)
+        if match is None or match.start() >= at + _STRETCH:
+            at += _STRETCH
+            continue
+        if match.end() == end:
+            match = pattern.match(text, match.start()) or match
+        pieces += (text[done : match.start()], replace(match))
+        done = at = match.end()
+    return "".join(pieces) + text[done:]
 
 
 _functions: list[Callable[[str], str]] = []

@@ -35,7 +35,7 @@ class ClientMetrics:
 
     def record(self, event: Event) -> None:
         """Records what `event`, which has ended, contributes."""
-        if self._meter is None:
+        if not self.enabled:
             return
         seconds = (event.end_ns - event.start_ns) / 1e9
         if event.kind is Kind.LLM_CALL:
@@ -79,12 +79,13 @@ class ClientMetrics:
 
     @property
     def enabled(self) -> bool:
-        """Whether anything is recorded at all."""
-        return self._meter is not None
+        """Whether anything is recorded at all: not without a provider, which the application may still set."""
+        meter = self._meter
+        return meter is not None and getattr(meter, "_real_meter", meter) is not None
 
     def chunks(self, event: Event, gaps_ns: Sequence[int]) -> None:
         """The gaps between the chunks of a stream that has ended, ns."""
-        if self._meter is not None:
+        if self.enabled:
             shown = _of_call(event)
             shown.pop(semconv.ERROR_TYPE, None)
             for gap_ns in gaps_ns:

@@ -5,7 +5,9 @@ Everything here runs on the caller's thread. A patch calls the functions of `amf
 """
 
 import random
+import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from opentelemetry import context, trace
@@ -13,19 +15,28 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 
 from amfs_otel import guard, semconv
 from amfs_otel.capture import attributes
-from amfs_otel.capture.content import Masker
-from amfs_otel.capture.ambient import STEP_KEY, current_run, explicit_session, last_memory, place_here
+from amfs_otel.capture.ambient import STEP_KEY, current_run, last_memory
+from amfs_otel.capture.announced import AnnouncedCall
+from amfs_otel.capture.content import Masker, cut_between_words, name
 from amfs_otel.capture.metrics import ClientMetrics
+from amfs_otel.capture.placing import Placing
 from amfs_otel.capture.span_content import content_attributes
 from amfs_otel.capture.steps import Root, Step, message_of, type_name
 from amfs_otel.capture.windows import Place, Session, Window, Windows, next_seq
+from amfs_otel.chain.canonical import clean_text
 from amfs_otel.model import ClosedBy, Event, Kind, RecordKind, Sink
 from amfs_otel.settings import Settings
 
 new_id = random.Random().getrandbits  # noqa: S311  ids, not secrets
 
+SPAN_NAME_CHARACTERS = 1024
+REMEMBERED_NAMES = 1024
 
-class Capture:
+_NAMES = ("model", "tool_name", "agent_name")
+"""Fields that stand in span names and metrics, too."""
+
+
+class Capture(Placing):
     """What patches report to. One per process; fork makes a new one.
 
     Args:
@@ -37,92 +48,56 @@ class Capture:
     """
 
     def __init__(self, settings: Settings, sink: Sink, masker: Masker, tracer: Tracer, metrics: ClientMetrics) -> None:
-        self.settings = settings
-        self.sink = sink
-        self.masker = masker
-        self.tracer = tracer
-        self.metrics = metrics
-        self.windows = Windows(sink, self._end_root)
+        super().__init__(settings, Windows(sink, self._end_root))
+        self.sink, self.masker = sink, masker
+        self.tracer, self.metrics = tracer, metrics
         self.content_on_spans = settings.span_content.on_spans
+        self._masked: dict[str, str] = {}
+        self._inherited = False
 
-    # -- where ---------------------------------------------------------------------------------------------------
-
-    def place(self) -> Place:
-        """Where the caller is now; inside one of our steps, where that step is."""
-        outer = context.get_value(STEP_KEY)
-        if isinstance(outer, Step) and not outer.done:
-            return outer.place
-        return place_here()
-
-    def resolve(self, place: Place, memory: Session | None = None) -> tuple[Window, str]:
-        """The window for an event at `place`, opened if need be, and how it was found (`joined`, `inferred`, empty).
-
-        Call it under `windows.lock`, together with the placing.
-        """
-        windows = self.windows
-        windows.close_due()
-        session = self._named_session(place, memory)
-        if session is not None:
-            return windows.window_of(session, place), ""
-        window = windows.only_open(place)
-        if window is not None:
-            return window, "joined"
-        implicit = windows.implicit_session(place, self.settings.default_agent)
-        assert implicit is not None
-        return windows.window_of(implicit, place), "inferred"
-
-    def existing(self, place: Place, memory: Session | None = None) -> Window | None:
-        """The open window into which an event at `place` would fall, never opening one."""
-        session = self._named_session(place, memory, opens=False)
-        if session is not None:
-            return self.windows.open_window(session)
-        joined = self.windows.only_open(place)
-        if joined is not None:
-            return joined
-        implicit = self.windows.implicit_session(place, self.settings.default_agent, create=False)
-        return self.windows.open_window(implicit) if implicit is not None else None
-
-    def _named_session(self, place: Place, memory: Session | None, *, opens: bool = True) -> Session | None:
-        """Rules 1 to 4."""
-        explicit = explicit_session.get()
-        if explicit is not None and not explicit.ended:
-            return explicit
-        run = current_run.get()
-        if run is not None and not run.ended:
-            if memory is not None and opens and run.window is not None and run.window.committed:
-                self.windows.close(run.window, ClosedBy.COMMIT)
-            return run
-        if memory is not None:
-            return memory
-        used = last_memory.get()
-        since = place.request.seq if place.request is not None else 0
-        if used is not None and since < used[1] and self.windows.open_window(used[0]) is not None:
-            return used[0]
-        if place.claimed_session is not None and self.settings.trust_baggage:
-            return self._remote_session(place.claimed_session, place)
-        return None
-
-    def _remote_session(self, claimed: str, place: Place) -> Session | None:
-        if len(claimed) != 32 or not all(c in "0123456789abcdef" for c in claimed):
-            return None
-        return self.windows.remote_session(claimed, self.settings.default_agent, place)
+    def after_fork_in_child(self) -> None:
+        """What is open is the parent's to report; its lock may be held by a thread that does not exist here."""
+        self.windows.lock = threading.RLock()
+        self._inherited = True
 
     # -- steps and instants --------------------------------------------------------------------------------------
 
-    def begin(self, kind: Kind, source: str, fields: dict[str, Any], memory: Session | None = None) -> Step:
-        """Starts a step: an event with a duration and a span."""
-        start_ns, mono_ns, place = time.time_ns(), time.perf_counter_ns(), self.place()
-        event = self._event(kind, source, fields, start_ns)
+    def begin(
+        self,
+        kind: Kind,
+        source: str,
+        fields: dict[str, Any],
+        memory: Session | None = None,
+        *,
+        inside: Step | None = None,
+        announced: AnnouncedCall | None = None,
+    ) -> Step:
+        """Starts a step: an event with a duration and a span. `announced` is the call that it is the account of."""
+        start_ns, mono_ns = time.time_ns(), time.perf_counter_ns()
+        if announced is not None:
+            start_ns, mono_ns = announced.start_ns, mono_ns - announced.elapsed_ns
+        elif kind is Kind.LLM_CALL:
+            inside = AnnouncedCall.claim() or inside
+        place = inside.place if inside is not None else self.place()
+        event = self._event(kind, source, fields, start_ns, inside)
+        if announced is not None:
+            event.seq = announced.seq
         with self.windows.lock:
-            window, flag = self.resolve(place, memory)
-            root = self.root_of(window, start_ns)
-            span = self._start_span(event, root, start_ns)
+            window, flag = self.resolve(place, memory, inside)
+            event.parent_id = event.parent_id or window.run_event_id
+            root = guard.run("spans", self.root_of, window, start_ns)
+            span = guard.run("spans", self._start_span, event, root, start_ns) or trace.INVALID_SPAN
             self._own_agent(event, window, memory)
             event.flags = flag
             placed = self.windows.place(window, event, place, provisional=bool(flag), step=True)
         if memory is not None:
             last_memory.set((memory, event.seq))
         return Step(self, event, placed, place=place, span=span, mono_ns=mono_ns)
+
+    def report(self, call: AnnouncedCall, result: dict[str, Any], error: BaseException | None) -> None:
+        """The event of an announced model call that no client took over."""
+        step = self.begin(Kind.LLM_CALL, call.source, call.fields(), inside=call.inside, announced=call)
+        step.end(result) if error is None else step.fail(error, result)
 
     def begin_run(self, source: str, fields: dict[str, Any], session: Session) -> Step:
         """Starts a framework's root run: its step's span is the root span of the window of `session`."""
@@ -134,6 +109,7 @@ class Capture:
             span.set_attributes(self.masked(self._root_attributes(window)))
             self._end_root(window, start_ns)
             window.root, window.owns_root = Root(span, window.record_id, place.parent_span_id), False
+            window.run_event_id = event.id
             placed = self.windows.place(window, event, place, provisional=False, step=True)
         return Step(self, event, placed, place=place, span=span, mono_ns=mono_ns)
 
@@ -150,16 +126,14 @@ class Capture:
     ) -> None:
         """Something without a duration: an event of the window's root span. Arguments: see `capture.instant`."""
         now_ns, place = time.time_ns(), inside.place if inside is not None else self.place()
-        event = self._event(kind, source, fields, start_ns or now_ns)
+        event = self._event(kind, source, fields, start_ns or now_ns, inside)
         event.end_ns = now_ns
-        if inside is not None:
-            event.parent_id = inside.event.id
         if error is not None:
             event.status, event.error_type = "error", type_name(error)
             event.result = {"error_message": message_of(error)}
         with self.windows.lock:
-            window, flag = self.resolve(place, memory)
-            event.flags = flag
+            window, flag = self.resolve(place, memory, inside)
+            event.parent_id, event.flags = event.parent_id or window.run_event_id, flag
             self._own_agent(event, window, memory)
             self.put_instant(window, event, place, provisional=bool(flag))
         if memory is not None:
@@ -167,19 +141,24 @@ class Capture:
 
     def put_instant(self, window: Window, event: Event, place: Place, *, provisional: bool = False) -> None:
         """Places an ended event and shows it on the window's root span."""
-        root = self.root_of(window, event.start_ns)
-        name = attributes.SPAN_EVENTS.get(event.kind)
+        root = guard.run("spans", self.root_of, window, event.start_ns)
+        shown_as = attributes.SPAN_EVENTS.get(event.kind)
         if root is not None:
             ids = root.span.get_span_context()
             event.trace_id, event.span_id = ids.trace_id, ids.span_id
-            if name is not None and root.span.is_recording():
+            if shown_as is not None and root.span.is_recording():
                 shown = self.masked(attributes.attributes_from_fields(event.kind, event.fields))
-                root.span.add_event(name, shown, timestamp=event.start_ns)
+                root.span.add_event(shown_as, shown, timestamp=event.start_ns)
         self.windows.place(window, event, place, provisional=provisional, step=False)
 
-    def _event(self, kind: Kind, source: str, fields: dict[str, Any], start_ns: int) -> Event:
-        outer = context.get_value(STEP_KEY)
-        parent_id = outer.event.id if isinstance(outer, Step) and not outer.done else 0
+    def _event(
+        self, kind: Kind, source: str, fields: dict[str, Any], start_ns: int, inside: Step | None = None
+    ) -> Event:
+        outer = inside or context.get_value(STEP_KEY)
+        parent_id = outer.event.id if isinstance(outer, Step) and (outer is inside or not outer.done) else 0
+        for key in _NAMES:
+            if fields.get(key) is not None:
+                fields[key] = self._shown(name(fields[key]))
         return Event(kind, new_id(64), next_seq(), start_ns, source, fields, parent_id=parent_id)
 
     @staticmethod
@@ -196,7 +175,7 @@ class Capture:
             if self.settings.sdk_disabled:
                 return None
             span = self.tracer.start_span(
-                f"{semconv.OPERATION_INVOKE_AGENT} {window.session.agent}",
+                self._root_name(window),
                 kind=SpanKind.INTERNAL,
                 attributes=self.masked(self._root_attributes(window)),
                 start_time=start_ns,
@@ -204,16 +183,19 @@ class Capture:
             root = window.root = Root(span, window.record_id, window.place.parent_span_id)
         elif root.record_id != window.record_id:
             root.record_id = window.record_id
-            root.span.update_name(f"{semconv.OPERATION_INVOKE_AGENT} {window.session.agent}")
+            root.span.update_name(self._root_name(window))
             root.span.set_attributes(self.masked(self._root_attributes(window)))
         return root
+
+    def _root_name(self, window: Window) -> str:
+        return f"{semconv.OPERATION_INVOKE_AGENT} {self._shown(name(window.session.agent))}"
 
     @staticmethod
     def _root_attributes(window: Window) -> dict[str, Any]:
         session = window.session
         found: dict[str, Any] = {
             semconv.GEN_AI_OPERATION_NAME: semconv.OPERATION_INVOKE_AGENT,
-            semconv.GEN_AI_AGENT_NAME: session.agent,
+            semconv.GEN_AI_AGENT_NAME: name(session.agent),
             semconv.AMFS_RECORD_ID: window.record_id,
             semconv.AMFS_SESSION_ID: session.id,
             semconv.AMFS_OPENED_BY: session.opened_by,
@@ -221,7 +203,8 @@ class Capture:
         }
         if session.session_id:
             drawn = session.opened_by == "amfs"
-            found[semconv.AMFS_MEMORY_SESSION_ID if drawn else semconv.GEN_AI_CONVERSATION_ID] = session.session_id
+            key = semconv.AMFS_MEMORY_SESSION_ID if drawn else semconv.GEN_AI_CONVERSATION_ID
+            found[key] = name(session.session_id)
         return found
 
     def _start_span(self, event: Event, root: Root | None, start_ns: int) -> Span:
@@ -230,9 +213,7 @@ class Capture:
         parent = None
         if root is not None and span_id in (0, root.parent_span_id):
             parent = trace.set_span_in_context(root.span)
-        shown = attributes.start_attributes(event.kind, event.fields)
-        if event.kind not in (Kind.LLM_CALL, Kind.EMBEDDINGS):
-            shown = self.masked(shown)
+        shown = self.masked(attributes.start_attributes(event.kind, event.fields))
         span = self.tracer.start_span(
             attributes.span_name(event.kind, event.fields),
             context=parent,
@@ -245,12 +226,29 @@ class Capture:
         return span
 
     def masked(self, shown: dict[str, Any]) -> dict[str, Any]:
-        """Masks secrets in names that go onto a span."""
-        identifier = self.masker.identifier
-        return {key: identifier(v) if type(v) is str and len(v) > 8 else v for key, v in shown.items()}
+        """Masks secrets in names that go onto a span, bounds them and takes out what no exporter can encode."""
+        return {key: v if type(v) in (int, float, bool) else self._shown(v) for key, v in shown.items()}
+
+    def _shown(self, value: Any) -> Any:
+        if type(value) is not str:
+            return [self._shown(item) for item in value] if type(value) in (list, tuple) else value
+        known = self._masked.get(value)
+        if known is None:
+            known = self.masker.identifier(_encodable(value))
+            if len(value) <= SPAN_NAME_CHARACTERS:
+                if len(self._masked) >= REMEMBERED_NAMES:
+                    self._masked.clear()
+                self._masked[value] = known
+        return known
+
+    def later(self, function: Callable[[], None]) -> None:
+        """Calls `function` at the next event or tick of the worker. Takes no lock."""
+        self.windows.later(function)
 
     def finish(self, step: Step, result: dict[str, Any] | None, error: BaseException | None, elapsed_ns: int) -> None:
         """Ends the event and the span of `step`."""
+        if self._inherited:
+            return
         event, span = step.event, step.span
         if error is not None:
             event.status = "error"
@@ -258,17 +256,20 @@ class Capture:
             result = {**(result or {}), "error_message": message_of(error)}
         event.result = result
         event.end_ns = event.start_ns + elapsed_ns
-        try:
-            if span.is_recording():
-                self._end_attributes(span, event)
-            span.end(end_time=event.end_ns)
-            self.metrics.record(event)
-        finally:
-            self.windows.ended(step.placed)
+        if span.is_recording():
+            guard.run("spans", self._end_attributes, span, event)
+        guard.run("spans", span.end, end_time=event.end_ns)
+        guard.run("metrics", self.metrics.record, event)
+        self.windows.ended(step.placed)
 
     def _end_attributes(self, span: Span, event: Event) -> None:
         result = event.result or {}
         shown = attributes.end_attributes(event.kind, result) if event.status == "ok" or result else {}
+        if event.kind in (Kind.LLM_CALL, Kind.EMBEDDINGS):
+            # The provider's words, new with each response: they need no masking.
+            shown = {key: _encodable(v) if type(v) is str else v for key, v in shown.items()}
+        else:
+            shown = self.masked(shown)
         if event.error_type is not None:
             shown[semconv.ERROR_TYPE] = event.error_type
             span.set_status(Status(StatusCode.ERROR))
@@ -278,8 +279,6 @@ class Capture:
                 event.source, content_attributes, event.kind, both, self.masker, self.settings.span_attribute_limit
             )
             shown.update(content or {})
-        if event.kind not in (Kind.LLM_CALL, Kind.EMBEDDINGS):
-            shown = self.masked(shown) if not self.content_on_spans else shown
         if self.settings.semconv_dual:
             for key, legacy in semconv.LEGACY_ATTRIBUTES.items():
                 if key in shown:
@@ -294,7 +293,7 @@ class Capture:
         if window.owns_root:
             if root.span.is_recording() and window.closed is not None:
                 root.span.set_attribute(semconv.AMFS_CLOSED_BY, str(window.closed))
-            root.span.end(end_time=ended_ns)
+            guard.run("spans", root.span.end, end_time=ended_ns)
         return (ids.trace_id, ids.span_id) if ids.is_valid else (0, 0)
 
     # -- outcomes ------------------------------------------------------------------------------------------------
@@ -360,3 +359,7 @@ class Capture:
             if window is not None and window.events:
                 window.session.continues = window.record_id
                 self.windows.close(window, ClosedBy.CHECKPOINT)
+
+
+def _encodable(text: str) -> str:
+    return clean_text(cut_between_words(text, SPAN_NAME_CHARACTERS))[0]

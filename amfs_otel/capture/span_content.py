@@ -4,6 +4,7 @@ Values are JSON texts of the shapes that the profile defines. A length limit set
 so that an attribute stays valid by its schema, and the span says how many bytes are missing.
 """
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -11,8 +12,8 @@ from typing import Any, cast
 from opentelemetry.util.types import AttributeValue
 
 from amfs_otel import semconv
-from amfs_otel.capture.content import SPAN_TEXT_LIMIT, Masker
-from amfs_otel.chain.canonical import normalised
+from amfs_otel.capture.content import SPAN_TEXT_LIMIT, Masker, cut_between_words
+from amfs_otel.chain.canonical import clean_text, normalised
 from amfs_otel.model import Deferred, Kind
 
 _FIELDS: dict[str, str] = {
@@ -35,14 +36,14 @@ def content_attributes(
     for name, key in _FIELDS.items():
         value = fields.get(name)
         if value is not None:
-            found[key], cut = _text(value, masker, limit)
+            found[key], cut = _json_text(_resolved(value), masker, limit)
             missing += cut
     if kind is Kind.MEMORY_QUERY and fields.get("parameters", {}).get("query"):
-        text, cut = _text(fields["parameters"]["query"], masker, limit)
+        text, cut = _plain_text(_resolved(fields["parameters"]["query"]), masker, limit)
         found[semconv.GEN_AI_MEMORY_QUERY_TEXT] = text
         missing += cut
     if kind in (Kind.MEMORY_READ, Kind.MEMORY_WRITE) and fields.get("value") is not None:
-        text, cut = _text([{"content": _resolved(fields["value"])}], masker, limit)
+        text, cut = _json_text([{"content": _resolved(fields["value"])}], masker, limit)
         found[semconv.GEN_AI_MEMORY_RECORDS] = text
         missing += cut
     if missing:
@@ -54,30 +55,57 @@ def _resolved(value: Any) -> Any:
     return value.make(value.raw) if isinstance(value, Deferred) else value
 
 
-def _text(value: Any, masker: Masker, limit: int | None) -> tuple[str, int]:
-    value = _resolved(value)
-    if isinstance(value, str):
-        text = masker.text(value[:SPAN_TEXT_LIMIT])
-        kept = text if limit is None else text[:limit]
-        return kept, len(value) - len(kept) if len(value) > len(kept) else 0
-    plain = masker.value(_cut(normalised(value), SPAN_TEXT_LIMIT))
-    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+def _plain_text(value: Any, masker: Masker, limit: int | None) -> tuple[str, int]:
+    if not issubclass(type(value), str):
+        return _json_text(value, masker, limit)
+    clean, _ = clean_text(str.__str__(value))
+    within = cut_between_words(clean, SPAN_TEXT_LIMIT)
+    text = masker.text(within)
+    kept = text if limit is None else text[:limit]
+    return kept, len(clean) - len(within) + len(text) - len(kept)
+
+
+def _json_text(value: Any, masker: Masker, limit: int | None) -> tuple[str, int]:
+    if type(value) is str and value[:1] in ("{", "["):
+        # Arguments of a tool call are a JSON text already; it would be shortened as one string.
+        with contextlib.suppress(ValueError):
+            value = json.loads(value)
+    plain = masker.value(_readable(normalised(value)))
+    text = _json(plain)
     return (text, 0) if limit is None or len(text) <= limit else _shortened(plain, len(text), limit)
+
+
+def _json(plain: Any) -> str:
+    return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+
+
+def _readable(tree: Any) -> Any:
+    """A normalised value with bounded texts, and texts where the ledger would tell of replaced characters."""
+    if isinstance(tree, str):
+        return cut_between_words(tree, SPAN_TEXT_LIMIT)
+    if isinstance(tree, list):
+        return [_readable(item) for item in cast("list[Any]", tree)]
+    if isinstance(tree, dict):
+        members = cast("dict[str, Any]", tree)
+        if members.keys() == {"$replaced", "$str"}:
+            return _readable(members["$str"])
+        return {key: _readable(item) for key, item in members.items()}
+    return tree
 
 
 def _shortened(value: Any, length: int, limit: int) -> tuple[str, int]:
     """Cuts the longest strings inside `value` until its JSON text fits `limit`, by bisection on the cap."""
     low, high = 0, limit
-    best = json.dumps(_cut(value, 0), ensure_ascii=False, separators=(",", ":"))
+    best = _json(_cut(value, 0))
     while low < high:
         cap = (low + high + 1) // 2
-        text = json.dumps(_cut(value, cap), ensure_ascii=False, separators=(",", ":"))
+        text = _json(_cut(value, cap))
         if len(text) <= limit:
             low, best = cap, text
         else:
             high = cap - 1
     if len(best) > limit:
-        return "[]", length
+        return ("[]" if isinstance(value, list) else "{}"), length - 2
     return best, length - len(best)
 
 

@@ -1,6 +1,7 @@
 """Steps and roots: what is open on the span side."""
 
 import time
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from opentelemetry import context, trace
@@ -19,6 +20,10 @@ class Finisher(Protocol):
         """Called once per step."""
         ...
 
+    def later(self, function: Callable[[], None]) -> None:
+        """Calls `function` at the next event or tick of the worker. Takes no lock."""
+        ...
+
 
 class Root:
     """The root span of a window, with what it was started with."""
@@ -34,7 +39,7 @@ class Root:
 class Step:
     """One event with a duration, from its start to its single end."""
 
-    __slots__ = ("_capture", "_done", "_mono_ns", "event", "place", "placed", "span")
+    __slots__ = ("_capture", "_done", "_mono_ns", "attempts", "event", "place", "placed", "span")
 
     def __init__(
         self, capture: Finisher, event: Event, placed: Placed, *, place: Place, span: Span, mono_ns: int
@@ -42,6 +47,7 @@ class Step:
         self._capture = capture
         self._mono_ns = mono_ns
         self._done = False
+        self.attempts = 1
         self.event = event
         self.placed = placed
         self.place = place
@@ -77,10 +83,16 @@ class Step:
         """Ends it with the error that the caller is about to see."""
         self._finish(result, error)
 
+    def later(self, function: Callable[[], None]) -> None:
+        """Calls `function` at the next event or tick of the worker; for callbacks that may run anywhere."""
+        self._capture.later(function)
+
     def _finish(self, result: dict[str, Any] | None, error: BaseException | None) -> None:
         if self._done:
             return
         self._done = True
+        if self.attempts > 1:
+            result = {**(result or {}), "attempts": self.attempts}
         guard.run(self.event.source, self._capture.finish, self, result, error, self.elapsed_ns())
 
 

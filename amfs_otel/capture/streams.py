@@ -4,12 +4,17 @@
 `cancelled`, `error`, `interpreter_exit`. The user keeps the library's own stream object; only the iterator inside it is
 replaced, by `WatchedIterator` or `WatchedAsyncIterator`. No context token is held across a yield and the application's
 generator stays in its own task; the work per chunk is one clock reading and one call of `fold`.
+
+A stream that nobody reads to its end is noticed when its watch is collected. That may happen anywhere, so the step is
+ended there and then only where no lock can be held; else it waits for the next event or the worker's next tick.
 """
 
+import inspect
 import sys
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
+from types import FrameType
 from typing import Any, Generic, Literal, TypeVar
 
 from amfs_otel import guard
@@ -22,6 +27,12 @@ StreamExit = Literal["complete", "closed_early", "abandoned", "cancelled", "erro
 
 _live: "weakref.WeakSet[StreamWatch]" = weakref.WeakSet()
 
+_LOCKING = ("amfs_otel", "opentelemetry", "threading", "logging", "queue", "concurrent", "multiprocessing")
+"""Packages whose code may hold a lock that the end of a step needs."""
+
+_HOLDING_NONE = frozenset({"_bootstrap", "_bootstrap_inner", "run", "_worker", "__iter__", "__next__", "__anext__"})
+"""Functions of theirs that call others holding none: starts of threads, iterators of ours."""
+
 
 class StreamWatch:
     """The one end of a streamed step.
@@ -33,7 +44,7 @@ class StreamWatch:
         metrics: Where the time between chunks goes.
     """
 
-    __slots__ = ("__weakref__", "_fold", "_last_ns", "_metrics", "_result", "chunks", "first_ns", "gaps_ns", "step")
+    __slots__ = ("__weakref__", "_metrics", "_result", "_timed", "chunks", "first_ns", "fold", "step", "times_ns")
 
     def __init__(
         self,
@@ -43,26 +54,24 @@ class StreamWatch:
         metrics: ClientMetrics | None = None,
     ) -> None:
         self.step = step
-        self._fold = fold
+        self.fold = fold
         self._result = result
         self._metrics = metrics
+        self._timed = metrics is not None and metrics.enabled
         self.chunks = 0
         self.first_ns = 0
-        self._last_ns = 0
-        self.gaps_ns: list[int] = []
+        self.times_ns: list[int] = []
         _live.add(self)
 
     def chunk(self, chunk: Any) -> None:
         """One chunk arrived and is about to be handed on."""
         self.chunks += 1
-        now_ns = time.perf_counter_ns()
+        if self._timed:
+            self.times_ns.append(time.perf_counter_ns())
         if self.chunks == 1:
             self.first_ns = self.step.elapsed_ns()
-        elif self._metrics is not None and self._metrics.enabled:
-            self.gaps_ns.append(now_ns - self._last_ns)
-        self._last_ns = now_ns
         try:
-            self._fold(chunk)
+            self.fold(chunk)
         except Exception as error:  # noqa: BLE001  the guard's rule, without a call per chunk
             guard.failed(self.step.event.source, error)
 
@@ -73,15 +82,16 @@ class StreamWatch:
         _live.discard(self)
         result = guard.run(self.step.event.source, self._result) or {}
         result["stream_exit"] = exit_
-        result["chunks"] = self.chunks
         if self.chunks:
+            result["chunks"] = self.chunks
             result["time_to_first_chunk_ms"] = round(self.first_ns / 1e6, 3)
         if error is None:
             self.step.end(result)
         else:
             self.step.fail(error, result)
-        if self._metrics is not None and self.gaps_ns:
-            guard.run(self.step.event.source, self._metrics.chunks, self.step.event, self.gaps_ns)
+        if self._metrics is not None and len(self.times_ns) > 1:
+            gaps_ns = [later - earlier for earlier, later in zip(self.times_ns, self.times_ns[1:], strict=False)]
+            guard.run(self.step.event.source, self._metrics.chunks, self.step.event, gaps_ns)
 
     def failed(self, error: BaseException) -> None:
         """Ends the step by what the iteration raised."""
@@ -91,6 +101,16 @@ class StreamWatch:
             self.done("cancelled", error)
         else:
             self.done("error", error)
+
+    def __del__(self) -> None:
+        if self.step.done:
+            return
+        if sys.is_finalizing():
+            self.done("interpreter_exit")
+        elif _may_hold_a_lock(inspect.currentframe()):
+            self.step.later(lambda: self.done("abandoned"))
+        else:
+            self.done("abandoned")
 
 
 class WatchedIterator(Generic[_T]):
@@ -102,8 +122,25 @@ class WatchedIterator(Generic[_T]):
         self._inner = inner
         self._watch = watch
 
-    def __iter__(self) -> "WatchedIterator[_T]":
-        return self
+    def __iter__(self) -> Iterator[_T]:
+        """A generator of its own for each loop: resuming one costs less than calling `__next__`.
+
+        Leaving the loop closes that generator only, which ends nothing: the stream can be read on.
+        """
+        watch = self._watch
+        chunk_of = watch.chunk
+        inner = self._inner
+        while True:
+            try:
+                chunk = next(inner)
+            except StopIteration:
+                watch.done("complete")
+                return
+            except BaseException as error:
+                watch.failed(error)
+                raise
+            chunk_of(chunk)
+            yield chunk
 
     def __next__(self) -> _T:
         try:
@@ -126,9 +163,6 @@ class WatchedIterator(Generic[_T]):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
-
-    def __del__(self) -> None:
-        _finalised(self._watch)
 
 
 class WatchedAsyncIterator(Generic[_T]):
@@ -165,13 +199,16 @@ class WatchedAsyncIterator(Generic[_T]):
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def __del__(self) -> None:
-        _finalised(self._watch)
 
-
-def _finalised(watch: StreamWatch) -> None:
-    if not watch.step.done:
-        watch.done("interpreter_exit" if sys.is_finalizing() else "abandoned")
+def _may_hold_a_lock(collecting: FrameType | None) -> bool:
+    """Whether code of `_LOCKING` is below the frame `collecting`, because the collector ran inside it."""
+    frame = collecting.f_back if collecting is not None else None
+    while frame is not None:
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if package in _LOCKING and frame.f_code.co_name not in _HOLDING_NONE:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def end_all() -> None:

@@ -9,52 +9,82 @@ from typing import Any, cast
 
 from amfs_otel.model import Usage
 
+_NOTHING: Mapping[str, Any] = {}
+
 
 def usage_from_openai(usage: Any) -> Usage:
-    """From OpenAI's `usage` of chat.completions, responses or embeddings (object or mapping); inclusive counts."""
-    if usage is None:
-        return Usage()
-    input_details = _get(usage, "prompt_tokens_details") or _get(usage, "input_tokens_details")
-    output_details = _get(usage, "completion_tokens_details") or _get(usage, "output_tokens_details")
+    """From `usage` of chat.completions, responses or embeddings (object or mapping); inclusive counts.
+
+    Compatible providers report the same with small differences: the cache hit beside the totals (DeepSeek, Moonshot),
+    or reasoning tokens beside the output (xAI), which the total then shows.
+    """
+    found = _fields(usage)
+    chat = "prompt_tokens" in found or "completion_tokens" in found
+    given, written = ("prompt_tokens", "completion_tokens") if chat else ("input_tokens", "output_tokens")
+    details = _fields(found.get(f"{given}_details"))
+    reasoning = _count(_fields(found.get(f"{written}_details")), "reasoning_tokens")
+    taken, output = _count(found, given), _count(found, written)
+    if reasoning and output is not None and _count(found, "total_tokens") == (taken or 0) + output + reasoning:
+        output += reasoning
+    read = _first(details, "cached_tokens")
     return Usage(
-        input=_first(_count(usage, "prompt_tokens"), _count(usage, "input_tokens")),
-        cache_read=_count(input_details, "cached_tokens"),
-        cache_write=_first(_count(input_details, "cache_write_tokens"), _count(input_details, "cache_creation_tokens")),
-        output=_first(_count(usage, "completion_tokens"), _count(usage, "output_tokens")),
-        reasoning=_count(output_details, "reasoning_tokens"),
+        input=taken,
+        cache_read=read if read is not None else _first(found, "prompt_cache_hit_tokens", "cached_tokens"),
+        cache_write=_first(details, "cache_write_tokens", "cache_creation_tokens"),
+        output=output,
+        reasoning=reasoning,
     )
 
 
 def usage_from_anthropic(usage: Any) -> Usage:
     """From Anthropic's `usage`, whose `input_tokens` exclude cached ones: the sum is the inclusive count."""
-    if usage is None:
-        return Usage()
-    fresh = _count(usage, "input_tokens")
-    read = _count(usage, "cache_read_input_tokens")
-    written = _count(usage, "cache_creation_input_tokens")
-    details = _get(usage, "output_tokens_details")
+    found = _fields(usage)
+    fresh = _count(found, "input_tokens")
+    read = _count(found, "cache_read_input_tokens")
+    written = _count(found, "cache_creation_input_tokens")
     return Usage(
         input=None if fresh is None else fresh + (read or 0) + (written or 0),
         cache_read=read,
         cache_write=written,
-        output=_count(usage, "output_tokens"),
-        reasoning=_first(_count(details, "thinking_tokens"), _count(details, "reasoning_tokens")),
+        output=_count(found, "output_tokens"),
+        reasoning=_first(_fields(found.get("output_tokens_details")), "thinking_tokens", "reasoning_tokens"),
     )
 
 
-def _get(source: Any, name: str) -> Any:
+def later_usage(earlier: Usage, later: Usage) -> Usage:
+    """Usage that came in several frames of one stream: what a later frame says wins, what it leaves out stays."""
+    return Usage(
+        *(
+            old if new is None else new
+            for old, new in (
+                (earlier.input, later.input),
+                (earlier.cache_read, later.cache_read),
+                (earlier.cache_write, later.cache_write),
+                (earlier.output, later.output),
+                (earlier.reasoning, later.reasoning),
+            )
+        )
+    )
+
+
+def _fields(source: Any) -> Mapping[str, Any]:
+    """The fields of a mapping or object, read without running its code: a missing attribute of a model is slow."""
     if source is None:
-        return None
-    if isinstance(source, Mapping):
-        return cast("Mapping[str, Any]", source).get(name)
-    return getattr(source, name, None)
+        return _NOTHING
+    if isinstance(source, dict):
+        return cast("dict[str, Any]", source)
+    fields: Mapping[str, Any] | None = getattr(source, "__dict__", None)
+    extra: Mapping[str, Any] | None = getattr(source, "__pydantic_extra__", None)
+    if fields is None:
+        return _NOTHING
+    return {**fields, **extra} if extra else fields
 
 
-def _count(source: Any, name: str) -> int | None:
+def _count(fields: Mapping[str, Any], name: str) -> int | None:
     """A count, if it is one: providers also send null, floats and, in error bodies, texts."""
-    value = _get(source, name)
+    value = fields.get(name)
     return value if type(value) is int and value >= 0 else None
 
 
-def _first(*counts: int | None) -> int | None:
-    return next((count for count in counts if count is not None), None)
+def _first(fields: Mapping[str, Any], *names: str) -> int | None:
+    return next((count for name in names if (count := _count(fields, name)) is not None), None)

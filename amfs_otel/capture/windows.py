@@ -24,7 +24,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
-from amfs_otel.chain.record import new_record_id
+from amfs_otel.chain.record_id import new_record_id
 from amfs_otel.model import (
     ClosedBy,
     Event,
@@ -116,6 +116,7 @@ class Window:
     closed: ClosedBy | None = None
     committed: bool = False
     paused: bool = False
+    run_event_id: int = 0
     owns_root: bool = True
     root: Any = None
     provisional: dict[Hashable, list["Placed"]] = field(default_factory=dict[Hashable, list["Placed"]])
@@ -127,6 +128,7 @@ class Placed:
 
     event: Event
     window: Window
+    open: bool = False
 
 
 class Windows:
@@ -144,8 +146,9 @@ class Windows:
         self.lock = threading.RLock()
         self._open: OrderedDict[str, Window] = OrderedDict()
         self._implicit: dict[Hashable, Session] = {}
+        self._continued: OrderedDict[Hashable, Session] = OrderedDict()
         self._last_in_context: OrderedDict[Hashable, tuple[str, ClosedBy]] = OrderedDict()
-        self._due: deque[tuple[Session, ClosedBy]] = deque()
+        self._due: deque[Callable[[], None]] = deque()
 
     # -- placing -----------------------------------------------------------------------------------------------
 
@@ -168,7 +171,7 @@ class Windows:
     def only_open(self, place: Place) -> Window | None:
         """The window of rule 5, or `None`."""
         with self.lock:
-            found = [w for w in self._open.values() if not w.session.inferred]
+            found = [w for w in self._open.values() if not w.session.inferred and w.session.opened_by != "remote"]
             if len(found) != 1:
                 return None
             window = found[0]
@@ -188,7 +191,8 @@ class Windows:
             key: Hashable = ("trace", place.trace_id) if place.trace_id else "process"
             session = self._implicit.get(key)
             if session is None and create:
-                session = self._implicit[key] = Session("implicit", agent, inferred=True, key=key)
+                session = self._continued.pop(key, None) or Session("implicit", agent, inferred=True, key=key)
+                self._implicit[key] = session
             return session
 
     def remote_session(self, session_id: str, agent: str, place: Place) -> Session:
@@ -197,7 +201,8 @@ class Windows:
             key: Hashable = ("remote", session_id, place.trace_id)
             session = self._implicit.get(key)
             if session is None:
-                session = self._implicit[key] = Session("remote", agent, id=session_id, key=key)
+                session = self._continued.pop(key, None) or Session("remote", agent, id=session_id, key=key)
+                self._implicit[key] = session
             return session
 
     def place(self, window: Window, event: Event, place: Place, *, provisional: bool, step: bool) -> Placed:
@@ -210,7 +215,7 @@ class Windows:
             provisional: Whether rule 5 or 6 placed it, so that it may move.
             step: Whether it has a duration and is still open.
         """
-        placed = Placed(event, window)
+        placed = Placed(event, window, step)
         window.events += 1
         window.last_s = time.monotonic()
         if provisional:
@@ -225,7 +230,7 @@ class Windows:
     def ended(self, placed: Placed) -> None:
         """Reports the end of a step, wherever it lies by now; the assembler turns a late end into an amendment."""
         with self.lock:
-            window = placed.window
+            window, placed.open = placed.window, False
             window.steps_open -= 1
             window.last_s = time.monotonic()
             self._sink.put(EventClosed(window.record_id, placed.event))
@@ -263,18 +268,19 @@ class Windows:
         return found
 
     def _moved(self, source: Window, target: Window, moved: list[Placed]) -> None:
-        still_open = 0
+        still_open = sum(placed.open for placed in moved)
         for placed in moved:
-            placed.window = target
-            still_open += not placed.event.end_ns
+            placed.window, placed.event.flags = target, ""
         source.events -= len(moved)
         source.steps_open -= still_open
         target.events += len(moved)
         target.steps_open += still_open
         self._sink.put(EventsMoved(source.record_id, target.record_id, [placed.event.id for placed in moved]))
         if source.session.inferred and source.events <= 0:
-            target.root, source.root = source.root, None
-            target.place = source.place
+            if target.root is None:
+                target.root, target.place = source.root, source.place
+            else:
+                self._end_root(source, time.time_ns())
             self._drop(source)
 
     def _drop(self, window: Window) -> None:
@@ -286,8 +292,10 @@ class Windows:
         session = window.session
         if session.window is window:
             session.window = None
-        if session.key is not None:
-            self._implicit.pop(session.key, None)
+        if session.key is not None and self._implicit.pop(session.key, None) and session.continues is not None:
+            self._continued[session.key] = session
+            while len(self._continued) > REMEMBERED_CONTEXTS:
+                self._continued.popitem(last=False)
 
     def _judged(self, session: Session, place: Place) -> tuple[tuple[str, str], ...]:
         """What a commit on an empty window refers to: the last record with events, unless a commit closed it."""
@@ -328,16 +336,20 @@ class Windows:
 
     def close_later(self, session: Session, cause: ClosedBy) -> None:
         """Asks for `close_session`. Takes no lock, so that a garbage collector's callback may call it anywhere."""
-        self._due.append((session, cause))
+        self.later(lambda: self.close_session(session, cause))
+
+    def later(self, function: Callable[[], None]) -> None:
+        """Has `function` called before the next window is looked up, or by the worker. Takes no lock."""
+        self._due.append(function)
 
     def close_due(self) -> None:
-        """Closes what `close_later` asked for; called before a window is looked up, and by the worker."""
+        """Does what `later` was asked for; called before a window is looked up, and by the worker."""
         while self._due:
             try:
-                session, cause = self._due.popleft()
+                function = self._due.popleft()
             except IndexError:
                 return
-            self.close_session(session, cause)
+            function()
 
     def close_request(self, request: Request) -> None:
         """Ends a request: its implicit window closes with it."""
@@ -356,6 +368,7 @@ class Windows:
                 if window.steps_open <= 0 and now - window.last_s >= limit:
                     self.close(window, ClosedBy.IDLE)
                 elif now - window.opened_s >= AGE_LIMIT_S:
+                    window.session.continues = window.record_id
                     self.close(window, ClosedBy.LIMIT)
 
     def close_record(self, record_id: str, cause: ClosedBy) -> None:

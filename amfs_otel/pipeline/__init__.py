@@ -35,6 +35,7 @@ class Pipeline:
     capture: Capture
     worker: Worker
     exit: Exit
+    tracer_provider: trace.TracerProvider | None
 
     def flush(self, timeout_s: float = 5.0) -> bool:
         """Makes everything captured so far durable; with a DSN also delivers it.
@@ -79,11 +80,11 @@ def _made(settings: Settings, tracer_provider: trace.TracerProvider | None) -> P
 
     def first() -> None:
         # A child of multiprocessing forgets all finalizers after the fork: registered again once there is something.
-        ending.register()
+        ending.register_finalizer()
         worker.start()
 
     intake.on_first(first)
-    return Pipeline(settings, intake, captured, worker, ending)
+    return Pipeline(settings, intake, captured, worker, ending, tracer_provider)
 
 
 def current() -> Pipeline | None:
@@ -110,13 +111,14 @@ def _in_child() -> None:
     inherited, _current = _current, None
     if inherited is None:
         return
+    guard.run("fork", inherited.capture.after_fork_in_child)
     guard.run("fork", inherited.worker.after_fork_in_child)
     guard.run("fork", _restart, inherited)
 
 
 def _restart(inherited: Pipeline) -> None:
     global _current  # noqa: PLW0603  see `start`
-    _current = _made(inherited.settings, None)
+    _current = _made(inherited.settings, inherited.tracer_provider)
     capture.install(_current.capture)
     _current.exit.register()
 

@@ -55,6 +55,8 @@ class Admission:
             if message.source in self._refused:
                 self._intake.drop("spool_nearly_full", len(message.event_ids))
                 return False
+            if message.target in self._refused:
+                self._intake.drop("spool_nearly_full", len(message.event_ids))
             return True
         if message.record_id not in self._refused:
             return True

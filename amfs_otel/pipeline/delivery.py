@@ -4,6 +4,7 @@ Apart from the worker, so that a hanging database never delays the journal. With
 stay in the spool for the CLI.
 """
 
+import itertools
 import logging
 import threading
 import time
@@ -71,6 +72,7 @@ class Delivery:
         self._healthy = True
         self._healthy_at = time.monotonic()
         self.stored = 0
+        self.refused = 0
         self.sealed = 0
         self.problem: str | None = None
         self.seal_lag_s: float | None = None
@@ -240,15 +242,16 @@ class Delivery:
         if self._courier is None or self._courier.writer_key is not writer_key:
             self._courier = Courier(self._settings, self._state, self.destination(), writer_key)
         while self._memory:
-            batch = list(self._memory)[:50]
-            store.append(batch)
-            for _ in batch:
+            batch = list(itertools.islice(self._memory, 50))
+            for outcome in store.append(batch):
                 self._memory.popleft()
-            self.stored += len(batch)
+                self.stored += outcome.outcome != "refused"
+                self.refused += outcome.outcome == "refused"
         if self._spooling.usable:
             others = time.monotonic() - self._others_at >= OTHERS_EVERY_S
             done = self._courier.deliver(store, own=self._spooling.name, others=others)
             self.stored += done.stored
+            self.refused += done.refused
             if others:
                 self._others_at = time.monotonic()
         self._seal(store)

@@ -33,10 +33,13 @@ class Health:
         self._metrics = HealthMetrics(meter, self.snapshot) if meter is not None else None
 
     def new_drops(self, dropped: dict[str, int]) -> dict[str, int]:
-        """Drops that no gap record tells of yet; each is given once."""
+        """Drops that no gap record tells of yet."""
         new = {cause: count - self._told.get(cause, 0) for cause, count in dropped.items()}
-        self._told.update(dropped)
         return {cause: count for cause, count in new.items() if count > 0}
+
+    def told(self, cause: str, count: int) -> None:
+        """A gap record tells of `count` more drops of that cause."""
+        self._told[cause] = self._told.get(cause, 0) + count
 
     def tick(self) -> None:
         """Writes the status file where something changed, at most once a second."""
@@ -67,7 +70,7 @@ class Health:
             "ledger_content": settings.ledger_content.value,
             "span_content": settings.span_content.value,
             "sdk_disabled": settings.sdk_disabled,
-            "endpoint": settings.otlp_endpoint,
+            "endpoint": _without_userinfo(settings.otlp_endpoint),
             "problems": list(settings.problems),
             "patches": [asdict(state) for state in instrumentor.states()],
             "internal_errors": guard.counters(),
@@ -80,6 +83,7 @@ class Health:
             "spool_usable": worker.spooling.usable,
             "spool_ephemeral": worker.spooling.ephemeral,
             "stored": worker.delivery.stored,
+            "refused": worker.delivery.refused,
             "sealed": worker.delivery.sealed,
             "delivery_problem": worker.delivery.problem,
             "seal_held_by": worker.delivery.seal_held_by,
@@ -101,3 +105,12 @@ class Health:
             internal_errors={name: int(str(counted["errors"])) for name, counted in guard.counters().items()},
             development_key=key.development if key is not None else None,
         )
+
+
+def _without_userinfo(url: str | None) -> str | None:
+    """A URL as a status file may show it: user and password can stand before the host, tokens in the query."""
+    if url is None:
+        return None
+    scheme, mark, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{authority.rpartition('@')[2]}{slash}{path}".partition("?")[0]

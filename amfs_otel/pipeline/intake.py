@@ -26,7 +26,8 @@ class Intake:
     def put(self, message: Message) -> None:
         """Takes `message`."""
         if len(self._messages) >= QUEUE_LIMIT and isinstance(message, (EventOpened, EventClosed)):
-            self.drop("queue_full")
+            if isinstance(message, EventClosed):  # each event has one end: counted there, and lost only with it
+                self.drop("queue_full")
             return
         self._messages.append(message)
         if not self._signalled:
@@ -56,6 +57,13 @@ class Intake:
         while self._messages and len(messages) < limit:
             messages.append(self._messages.popleft())
         return messages
+
+    def rest(self) -> None:
+        """All was taken: `wait` waits again, unless something came meanwhile."""
+        self._signalled = False
+        self._wake.clear()
+        if self._messages:
+            self._wake.set()
 
     def __len__(self) -> int:
         return len(self._messages)

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -23,6 +24,9 @@ from amfs_otel.pipeline.worker import Worker
 from amfs_otel.settings import Settings
 
 SIGTERM_LIMIT_S = 1.0
+
+_handlers: "weakref.WeakSet[Callable[[int, FrameType | None], Any]]" = weakref.WeakSet()
+"""Handlers of ours, of this process and of those that it was forked from."""
 
 
 class Exit:
@@ -47,11 +51,15 @@ class Exit:
         """Registers for the end of this process; again at each provider attachment, so that we come before it."""
         atexit.unregister(self.run)
         atexit.register(self.run)
+        self.register_finalizer()
+        if self._settings.sigterm and self._handler is None:
+            self._take_sigterm()
+
+    def register_finalizer(self) -> None:
+        """Registers with multiprocessing alone, whose children run nothing of `atexit`."""
         util: Any = sys.modules.get("multiprocessing.util")
         if util is not None:
             util.Finalize(None, self.run, exitpriority=100)
-        if self._settings.sigterm and self._handler is None:
-            self._take_sigterm()
 
     def unregister(self) -> None:
         """Takes the registrations back."""
@@ -75,13 +83,19 @@ class Exit:
         guard.run("exit", self._worker.finish, deadline)
 
     def _take_sigterm(self) -> None:
-        """A handler over SIG_DFL, in the main thread only: a server's own handler is never displaced."""
+        """A handler over SIG_DFL, in the main thread only: a server's own handler is never displaced.
+
+        The handler that a forked child inherited is its parent's, which does nothing in the child.
+        """
         if threading.current_thread() is not threading.main_thread():
             return
-        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        there = signal.getsignal(signal.SIGTERM)
+        if there is not signal.SIG_DFL and there not in _handlers:
             return
 
-        def on_sigterm(number: int, _frame: FrameType | None) -> None:
+        def on_sigterm(number: int, frame: FrameType | None) -> None:
+            if self._worker.postponed(lambda: on_sigterm(number, frame)):
+                return
             if not self._done and os.getpid() == self._pid:
                 self._done = True
                 self._finish(ClosedBy.SIGTERM, min(SIGTERM_LIMIT_S, self._settings.exit_timeout_s))
@@ -89,4 +103,5 @@ class Exit:
             os.kill(os.getpid(), number)
 
         self._handler = on_sigterm
+        _handlers.add(on_sigterm)
         signal.signal(signal.SIGTERM, on_sigterm)

@@ -33,6 +33,8 @@ class Signer:
     Attributes:
         held: The key, once found.
         unsigned: Traces that wait for a key.
+        left_to_adopters: Record ids of those that were too many to keep; the journal has them, and whoever adopts it
+            signs them.
         signed: Records signed so far, by kind.
     """
 
@@ -45,6 +47,7 @@ class Signer:
         self._recent: OrderedDict[str, Record] = OrderedDict()
         self._recent_bytes = 0
         self.unsigned: deque[DecisionTrace] = deque()
+        self.left_to_adopters: set[str] = set()
         self.signed: dict[str, int] = {}
 
     def key(self) -> HeldKey | None:
@@ -55,7 +58,9 @@ class Signer:
                 self.held = held_key(self._settings, self._state, "writer")
             except AmfsOtelError as error:
                 guard.once("writer_key", logging.WARNING, "amfs-otel: no signing key: %s", error)
-            if self.held is None:
+            except OSError as error:
+                guard.once("writer_key", logging.WARNING, "amfs-otel: no signing key: %s", error.strerror)
+            if self.held is None and self._settings.dsn is not None:
                 guard.once(
                     "no_writer_key",
                     logging.WARNING,
@@ -76,8 +81,7 @@ class Signer:
         if held is None:
             self.unsigned.append(trace)
             while len(self.unsigned) > UNSIGNED_LIMIT:
-                # The journal still has it: whoever adopts that signs it.
-                self.unsigned.popleft()
+                self.left_to_adopters.add(self.unsigned.popleft().window.record_id)
             return None
         record = record_from_trace(
             trace,
@@ -105,6 +109,10 @@ class Signer:
     def recent(self) -> list[Record]:
         """The records that this process signed last, oldest first."""
         return list(self._recent.values())
+
+    def waiting_ids(self) -> list[str]:
+        """Record ids of the traces without a record, which only the journal holds."""
+        return [*self.left_to_adopters, *(trace.window.record_id for trace in self.unsigned)]
 
     def waiting(self, done: Callable[[DecisionTrace], None]) -> None:
         """Hands over the traces that waited for a key, if there is one now."""

@@ -6,6 +6,7 @@ next batch. All of it can also run inline, on whichever thread calls `flush` or 
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from opentelemetry import context
@@ -34,6 +35,7 @@ from amfs_otel.spool import StateDirectory
 BATCH_S = 0.05
 TICK_S = 1.0
 BATCH_LIMIT = 2000
+GAP_RETRY_S = 30.0
 
 
 class Worker:
@@ -58,6 +60,9 @@ class Worker:
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self._no_gap_before = 0.0
+        self._flushing_thread = 0
+        self._postponed: Callable[[], None] | None = None
         self._assembler: Assembler | None = None
         self._preparer: Preparer | None = None
         self._admission = Admission(intake)
@@ -99,24 +104,26 @@ class Worker:
 
     def _process(self) -> None:
         """Journals and assembles all that lies in the intake."""
-        while True:
-            messages = self.intake.take(BATCH_LIMIT)
-            if not messages:
-                break
+        while len(self.intake):
             assembler = self._assembling()
+            messages = self.intake.take(BATCH_LIMIT)
             self._admission.look(self.spooling.pressure, self.state.path)
             assembler.preparer = self._admission.preparer(self._preparer or assembler.preparer)
             for message in filter(self._admission.takes, messages):
-                for item in guard.run("assemble", assembler.prepared, message) or ():
-                    self._apply(assembler, item)
+                items = guard.run("assemble", assembler.prepared, message)
+                if items is None:
+                    self.intake.drop("internal_error")
+                for item in items or ():
+                    guard.run("journal", self._journal, item)
+                    trace = guard.run("assemble", assembler.apply, item)
+                    if trace is not None:
+                        self._finished(trace)
             self.spooling.sync()
+        self.intake.rest()
         self._tell_drops()
 
-    def _apply(self, assembler: Assembler, item: JournalItem) -> None:
+    def _journal(self, item: JournalItem) -> None:
         self.spooling.journal(frame_id(record_id_of(item)), encoded(item))
-        trace = guard.run("assemble", assembler.apply, item)
-        if trace is not None:
-            self._finished(trace)
 
     def _assembling(self) -> Assembler:
         if self._assembler is None:
@@ -125,7 +132,7 @@ class Worker:
             self._preparer = Preparer(
                 self.settings.ledger_content, self._masker, held.key.digest_key() if held is not None else None
             )
-            self._assembler = Assembler(self._preparer, self._window_full)
+            self._assembler = Assembler(self._preparer, self._window_full, lambda: self.intake.drop("without_window"))
             self.spooling.begin(
                 encoded(
                     ProcessBegan(
@@ -140,9 +147,11 @@ class Worker:
 
     def _finished(self, trace: DecisionTrace) -> None:
         """Signs a trace and spools its record."""
-        record = guard.run("sign", self.signer.sign, trace, self._coverage())
-        if record is not None:
-            self._spool(record)
+        signed = guard.run("sign", lambda: [self.signer.sign(trace, self._coverage())])
+        if signed is None:
+            self.intake.drop("internal_error", len(trace.facts.get("events", [trace])))
+        elif signed[0] is not None:
+            self._spool(signed[0])
 
     def _spool(self, record: Record) -> None:
         kept = self.spooling.record(frame_id(record.record_id), record_to_bytes(record))
@@ -159,19 +168,26 @@ class Worker:
         return found
 
     def _tell_drops(self) -> None:
-        """Seals counted drops as a gap, once per cause and count."""
-        for cause, count in self.health.new_drops(self.intake.dropped).items():
+        """Signs counted drops as a gap, once for each cause and count; tried again where it could not be kept."""
+        drops = self.health.new_drops(self.intake.dropped)
+        if not drops or time.monotonic() < self._no_gap_before or self.signer.key() is None:
+            return
+        for cause, count in drops.items():
             gap = trace_from_gap(Gap(cause, count=count), self.settings.default_agent)
             record = guard.run("sign", self.signer.sign, gap, {})
-            if record is not None:
+            if record is not None and (
                 self.spooling.record(frame_id(record.record_id), record_to_bytes(record), reserved=True)
+                or self.delivery.direct(record)
+            ):
+                self.health.told(cause, count)
+            else:
+                self._no_gap_before = time.monotonic() + GAP_RETRY_S
 
     def _open_windows(self) -> list[bytes]:
         """Windows whose journal frames must be carried into a new segment."""
         if self._assembler is None:
             return []
-        waiting = [trace.window.record_id for trace in self.signer.unsigned]
-        return [frame_id(record_id) for record_id in [*self._assembler.open_windows(), *waiting]]
+        return [frame_id(record_id) for record_id in [*self._assembler.open_windows(), *self.signer.waiting_ids()]]
 
     # -- from outside --------------------------------------------------------------------------------------------
 
@@ -203,13 +219,25 @@ class Worker:
         if not self._lock.acquire(timeout=max(0.05, deadline - time.monotonic())):
             return False
         token = context.attach(context.set_value(SUPPRESS, True))
+        self._flushing_thread = threading.get_ident()
         try:
             guard.run("worker", self._process)
             guard.run("worker", self.signer.waiting, self._finished)
             guard.run("worker", self.spooling.sync)
         finally:
+            self._flushing_thread = 0
             context.detach(token)
             self._lock.release()
+        postponed, self._postponed = self._postponed, None
+        if postponed is not None:
+            postponed()
+        return True
+
+    def postponed(self, function: Callable[[], None]) -> bool:
+        """Whether this thread is in the middle of a flush; `function`, a signal's, is then called at its end."""
+        if self._flushing_thread != threading.get_ident():
+            return False
+        self._postponed = function
         return True
 
     def after_fork_in_child(self) -> None:

@@ -1,0 +1,94 @@
+"""Where an event belongs: the rules of architecture.md, "Life of a trace", on the caller's thread."""
+
+from opentelemetry import context
+
+from amfs_otel.capture.ambient import STEP_KEY, current_run, explicit_session, last_memory, place_here
+from amfs_otel.capture.steps import Step
+from amfs_otel.capture.windows import Place, Session, Window, Windows
+from amfs_otel.model import ClosedBy
+from amfs_otel.settings import Settings
+
+
+class Placing:
+    """Resolves windows.
+
+    Args:
+        settings: The process's settings.
+        windows: Its open windows.
+    """
+
+    def __init__(self, settings: Settings, windows: Windows) -> None:
+        self.settings = settings
+        self.windows = windows
+
+    def place(self) -> Place:
+        """Where the caller is now; inside one of our steps, where that step is."""
+        outer = context.get_value(STEP_KEY)
+        if isinstance(outer, Step) and not outer.done:
+            return outer.place
+        return place_here()
+
+    def resolve(self, place: Place, memory: Session | None = None, inside: Step | None = None) -> tuple[Window, str]:
+        """The window for an event at `place`, opened if need be, and how it was found (`joined`, `inferred`, empty).
+
+        Call it under `windows.lock`, together with the placing. What is a part of the step `inside` lies in its window,
+        wherever the context leads, unless that has closed or an explicit session was opened since.
+        """
+        windows = self.windows
+        windows.close_due()
+        outer = inside.placed.window if inside is not None else None
+        if inside is not None and outer is not None and windows.open_window(outer.session) is outer:
+            explicit = explicit_session.get()
+            if explicit is None or explicit.ended or explicit is outer.session:
+                return windows.window_of(outer.session, place), inside.event.flags
+        session = self._named_session(place, memory)
+        if session is not None:
+            return windows.window_of(session, place), ""
+        window = windows.only_open(place)
+        if window is not None:
+            return window, "joined"
+        implicit = windows.implicit_session(place, self.settings.default_agent)
+        assert implicit is not None
+        return windows.window_of(implicit, place), "inferred"
+
+    def existing(self, place: Place, memory: Session | None = None) -> Window | None:
+        """The open window into which an event at `place` would fall, never opening one."""
+        session = self._named_session(place, memory, opens=False)
+        if session is not None:
+            return self.windows.open_window(session)
+        joined = self.windows.only_open(place)
+        if joined is not None:
+            return joined
+        implicit = self.windows.implicit_session(place, self.settings.default_agent, create=False)
+        return self.windows.open_window(implicit) if implicit is not None else None
+
+    def _named_session(self, place: Place, memory: Session | None, *, opens: bool = True) -> Session | None:
+        """Rules 1 to 4."""
+        explicit = explicit_session.get()
+        if explicit is not None and not explicit.ended:
+            return explicit
+        run = current_run.get()
+        if run is not None and not run.ended:
+            if memory is not None and opens and run.window is not None and run.window.committed:
+                self.windows.close(run.window, ClosedBy.COMMIT)
+            return run
+        if memory is not None:
+            return memory
+        used = self.memory_session(place)
+        if used is not None:
+            return used
+        if place.claimed_session is not None and self.settings.trust_baggage:
+            return self._remote_session(place.claimed_session, place)
+        return None
+
+    def memory_session(self, place: Place) -> Session | None:
+        """The session of the tracker last used in this context, if its window is open (rule 3)."""
+        used = last_memory.get()
+        since = place.request.seq if place.request is not None else 0
+        usable = used is not None and since < used[1] and self.windows.open_window(used[0]) is not None
+        return used[0] if used is not None and usable else None
+
+    def _remote_session(self, claimed: str, place: Place) -> Session | None:
+        if len(claimed) != 32 or not all(c in "0123456789abcdef" for c in claimed):
+            return None
+        return self.windows.remote_session(claimed, self.settings.default_agent, place)

