@@ -61,16 +61,24 @@ def start(tracer_provider: Any = None, names: tuple[str, ...] = ()) -> bool:
     Raises:
         ValueError: A library is unknown.
     """
-    if not arm(tracer_provider, names):
-        return False
-    from amfs_otel import pipeline
-
-    return pipeline.start(tracer_provider=tracer_provider) is not None
+    return arm(tracer_provider, names) and _started(tracer_provider)
 
 
 def start_if_armed() -> None:
     """Starts the pipeline in a process that `opentelemetry-instrument` armed."""
     if _armed:
-        from amfs_otel import pipeline
+        _started(None)
 
-        pipeline.start()
+
+def _started(tracer_provider: Any) -> bool:
+    from amfs_otel import capture, pipeline
+
+    capture.set_explainer(_explanation)
+    return pipeline.start(tracer_provider=tracer_provider) is not None
+
+
+def _explanation(outcome_ref: str) -> dict[str, Any]:
+    """Answers `AgentMemory.explain` where `AMFS_OTEL_ANSWER_EXPLAIN` asks for it."""
+    from amfs_otel.answers import explain
+
+    return explain(outcome_ref)

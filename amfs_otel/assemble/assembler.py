@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
+from amfs_otel import guard
 from amfs_otel.assemble.journal import EventPrepared, JournalItem
 from amfs_otel.assemble.messages import ToolCallsInMessages
 from amfs_otel.assemble.prepare import PreparedEvent, Preparer
@@ -112,16 +113,15 @@ class Assembler:
 
     def _moving(self, message: EventsMoved) -> list[JournalItem]:
         """The moved events once more, under their new window: journal frames are carried on by window."""
-        items: list[JournalItem] = []
         for event_id in message.event_ids:
             ended = self._ended_meanwhile.get(event_id)
-            event = self._opened(f"{event_id:016x}")
             if ended is not None:
                 ended.record_id = message.target
-            elif event is not None:
-                event.facts.pop("flags", None)
-                items.append(EventPrepared(message.target, event))
-        return items
+        source = self._windows.get(message.source)
+        moving = [] if source is None else [source.events[key] for key in _moving_keys(source, message)]
+        for event in moving:
+            event.facts.pop("flags", None)
+        return [EventPrepared(message.target, event) for event in moving]
 
     def _still_open_in(self, record_id: str) -> list[JournalItem]:
         """Steps that were open when their window closed, although they have ended by now."""
@@ -137,12 +137,12 @@ class Assembler:
         items: list[JournalItem] = []
         if event.kind is Kind.LLM_CALL:
             if opened is None:
-                answered = self._tools.answered(event, self.preparer)
+                answered = guard.run("assemble", self._tools.answered, event, self.preparer) or ()
                 items.extend(EventPrepared(record_id, call) for call in answered)
             if ended:
-                self._tools.asked(event)
+                guard.run("assemble", self._tools.asked, event)
         elif event.kind is Kind.TOOL_CALL:
-            self._tools.seen(event)
+            guard.run("assemble", self._tools.seen, event)
         items.append(EventPrepared(record_id, self.preparer.event(event, opened, ended=ended)))
         return items
 
@@ -191,15 +191,13 @@ class Assembler:
         source, target = self._windows.get(item.source), self._windows.get(item.target)
         if source is None or target is None:
             return
-        for event_id in item.event_ids:
-            key = f"{event_id:016x}"
-            event = source.events.pop(key, None)
-            if event is not None:
-                event.facts.pop("flags", None)
-                self._where[key] = item.target
-                target.events[key] = event
-                source.size_bytes -= event.size_bytes
-                target.size_bytes += event.size_bytes
+        for key in _moving_keys(source, item):
+            event = source.events.pop(key)
+            event.facts.pop("flags", None)
+            self._where[key] = item.target
+            target.events[key] = event
+            source.size_bytes -= event.size_bytes
+            target.size_bytes += event.size_bytes
 
     def _forget(self, item: WindowDropped) -> None:
         window = self._windows.pop(item.record_id, None)
@@ -241,6 +239,15 @@ class Assembler:
     def open_windows(self) -> list[str]:
         """Record ids of the open windows."""
         return list(self._windows)
+
+
+def _moving_keys(source: _Open, item: EventsMoved) -> list[str]:
+    """Keys of the events that move, those among them that were made from the messages of one that does."""
+    moving = {f"{event_id:016x}" for event_id in item.event_ids} & source.events.keys()
+    counters = {source.events[key].seq for key in moving}
+    return [
+        key for key, event in source.events.items() if key in moving or (event.synthetic and event.seq in counters)
+    ]
 
 
 def _trace(window: _Open, item: WindowClosed) -> DecisionTrace | None:

@@ -105,7 +105,7 @@ def decoded(data: bytes) -> JournalItem:
             content["closed_by"] = ClosedBy(content["closed_by"])
             return WindowClosed(**content)
         return _PLAIN[kind](**content)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FormatError("a journal frame cannot be read", where="journal", got=type(error).__name__) from None
 
 

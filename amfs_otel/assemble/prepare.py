@@ -166,9 +166,7 @@ class Preparer:
         if issubclass(kind, Mapping):
             mapping = cast("Mapping[str, Any]", value)
             return {
-                self._structure(key) if type(key) is str else f"<{type(key).__name__}>": self.value(key, item, texts)
-                for key, item in mapping.items()
-                if item is not None
+                self._key(key): self.value(key, item, texts) for key, item in mapping.items() if item is not None
             }
         if issubclass(kind, (list, tuple)):
             return [self._structure_of(item, texts) for item in cast("list[Any]", value)]
@@ -177,6 +175,11 @@ class Preparer:
         if value is None or issubclass(kind, (bool, int, float)):
             return normalised(value)
         return f"<{kind.__name__}>"
+
+    def _key(self, key: Any) -> str:
+        """A key is ours; should an application's come here, it must not pass for one of our references."""
+        text = self._structure(key) if type(key) is str else f"<{type(key).__name__}>"
+        return f"${text}" if text.startswith("$") else text
 
     def _structure(self, text: str) -> str:
         clean, _ = clean_text(cut_between_words(str.__str__(text), STRUCTURE_LIMIT))
@@ -227,7 +230,7 @@ def _note(length_bytes: int) -> str:
 
 def evaluated(value: Any) -> Any:
     """The value of a `Deferred`, made once (its raw snapshot where making fails); anything else as it is."""
-    if not isinstance(value, Deferred):
+    if type(value) is not Deferred:
         return value
     raw = value.raw
     made = guard.run("assemble", value.make, raw)

@@ -54,6 +54,7 @@ __all__ = [
     "instant",
     "last_memory",
     "name",
+    "pause",
     "run",
     "set_explainer",
     "snapshot",
@@ -341,10 +342,17 @@ class run:  # noqa: N801  reads as a statement: `with capture.run(...)`
                 self.step.end(result)
             else:
                 self.step.fail(error, result)
-        if self._session is not None and self._session.window is not None:
-            self._session.window.paused = paused
+        if paused and self._session is not None and self._session.window is not None:
+            self._session.window.paused = True
         if self._session is not None:
             close_session(self._session, ClosedBy.RUN_END)
+
+
+def pause() -> None:
+    """The open run of this context stops here, to be resumed later: its trace will say `paused`."""
+    session = current_run.get()
+    if session is not None and not session.ended and session.window is not None:
+        session.window.paused = True
 
 
 def begin_request() -> Request:

@@ -76,10 +76,13 @@ class AnnouncedCall:
         """
         self.visible = False
 
-    def freeze(self) -> int:
-        """Fixes its end now, if it is not fixed yet; returns how long it took, ns."""
-        self.elapsed_ns = self.elapsed_ns or time.perf_counter_ns() - self._mono_ns
-        return self.elapsed_ns
+    def elapsed(self) -> int:
+        """Monotonic ns since its start."""
+        return time.perf_counter_ns() - self._mono_ns
+
+    def freeze(self) -> None:
+        """Fixes its end now, if it is not fixed yet."""
+        self.elapsed_ns = self.elapsed_ns or self.elapsed()
 
     def end(self, result: dict[str, Any], error: BaseException | None = None) -> None:
         """Ends it, once; makes it an event where no client did. Safe from any context."""

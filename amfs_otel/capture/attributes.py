@@ -82,6 +82,7 @@ _OTHERS: dict[str, str] = {
     "direction": semconv.AMFS_CONFIDENCE_DIRECTION,
     "confidence": semconv.AMFS_STATEMENT_CONFIDENCE,
 }
+_RETRIEVAL: dict[str, str] = {"data_source_id": semconv.GEN_AI_DATA_SOURCE_ID, "top_k": semconv.GEN_AI_RETRIEVAL_TOP_K}
 TABLES: dict[Kind, dict[str, str]] = {
     Kind.LLM_CALL: _INFERENCE,
     Kind.EMBEDDINGS: _INFERENCE,
@@ -90,6 +91,7 @@ TABLES: dict[Kind, dict[str, str]] = {
     Kind.MEMORY_QUERY: _MEMORY,
     Kind.MEMORY_WRITE: _MEMORY,
     Kind.COMMIT: _COMMIT,
+    Kind.RETRIEVAL: _RETRIEVAL,
 }
 """Event field → attribute key, by kind."""
 

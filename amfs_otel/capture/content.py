@@ -23,6 +23,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from amfs_otel import guard
+from amfs_otel.capture.plain import texts_of
 from amfs_otel.chain.canonical import clean_text
 from amfs_otel.model import FieldClass
 from amfs_otel.settings import LedgerContent
@@ -136,13 +137,25 @@ _SECRETS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
         (("bearer", "basic"), r"\b(?i:bearer|basic)[ ]+[A-Za-z0-9._~+/=-]{16,}"),
         (("://",), r"(?<=://)[^\s/@:]{0,256}:[^\s/@]{1,256}(?=@)"),
         (
-            ("key", "token", "secret", "passwd", "password", "pwd"),
+            (
+                *("apikey", "api_key", "api-key", "accesstoken", "access_token", "access-token"),
+                *("authtoken", "auth_token", "auth-token", "clientsecret", "client_secret", "client-secret"),
+                *("secretkey", "secret_key", "secret-key", "passwd", "password", "pwd"),
+            ),
             rf"(?i:\b(?:{_ASSIGNED})\b[\"']?[ ]*[:=][ ]*[\"']?)(?P<assigned>[^\s\"',;&}}]{{6,}})",
         ),
     )
 )
 """Marks, in lower case, of which one must occur in a text for the expression to be tried: looking for them is fast."""
 
+_MARKS = (
+    *(mark for marks, _ in _SECRETS for mark in marks),
+    *("authorization", "cookie", "refreshtoken", "refresh_token", "refresh-token"),
+    *("privatekey", "private_key", "private-key"),
+)
+"""The marks of all rules, and of `_SECRET_KEYS`."""
+
+_DIGITS = re.compile(r"[0-9](?:[ -]?[0-9]){12}")
 _CARD = re.compile(r"(?<![0-9A-Za-z.-])(?:[0-9][ -]?){12,18}[0-9](?![0-9A-Za-z])")
 
 
@@ -176,15 +189,29 @@ class Masker:
         """Masks keys, tokens and card numbers."""
         return _replaced(_CARD, _without_card, self.identifier(text))
 
+    def leaves(self, texts: str) -> bool:
+        """Whether there is nothing to mask in `texts`, as `plain.texts_of` gives them. In doubt it says no."""
+        if self.patterns or self.functions:
+            return False
+        lowered = texts.lower()
+        for mark in _MARKS:
+            if mark in lowered:
+                return False
+        return _DIGITS.search(texts) is None
+
     def value(self, value: Any) -> Any:
         """Masks each string inside a normalised JSON value; a key that names a secret masks its whole value."""
+        texts = texts_of(value)
+        return value if texts is not None and self.leaves(texts) else self._masked(value)
+
+    def _masked(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list):
-            return [self.value(item) for item in cast("list[Any]", value)]
+            return [self._masked(item) for item in cast("list[Any]", value)]
         if isinstance(value, dict):
             mapping = cast("dict[str, Any]", value)
-            return {self.text(k): MASK if _names_secret(k, v) else self.value(v) for k, v in mapping.items()}
+            return {self.text(k): MASK if _names_secret(k, v) else self._masked(v) for k, v in mapping.items()}
         return value
 
 

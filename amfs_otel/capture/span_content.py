@@ -13,6 +13,7 @@ from opentelemetry.util.types import AttributeValue
 
 from amfs_otel import semconv
 from amfs_otel.capture.content import SPAN_TEXT_LIMIT, Masker, cut_between_words
+from amfs_otel.capture.plain import texts_of
 from amfs_otel.chain.canonical import clean_text, normalised
 from amfs_otel.model import Deferred, Kind
 
@@ -70,13 +71,16 @@ def _json_text(value: Any, masker: Masker, limit: int | None) -> tuple[str, int]
         # Arguments of a tool call are a JSON text already; it would be shortened as one string.
         with contextlib.suppress(ValueError):
             value = json.loads(value)
-    plain = masker.value(_readable(normalised(value)))
+    texts = texts_of(value)
+    if texts is not None and len(texts) <= SPAN_TEXT_LIMIT and masker.leaves(texts):
+        plain = value
+    else:
+        plain = masker.value(_readable(normalised(value)))
     text = _json(plain)
     return (text, 0) if limit is None or len(text) <= limit else _shortened(plain, len(text), limit)
 
 
-def _json(plain: Any) -> str:
-    return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def _readable(tree: Any) -> Any:

@@ -51,6 +51,19 @@ def usage_from_anthropic(usage: Any) -> Usage:
     )
 
 
+def usage_from_langchain(usage: Any) -> Usage:
+    """From the `usage_metadata` of langchain's messages, into which its integrations convert; inclusive counts."""
+    found = _fields(usage)
+    given, made = _fields(found.get("input_token_details")), _fields(found.get("output_token_details"))
+    return Usage(
+        input=_count(found, "input_tokens"),
+        cache_read=_count(given, "cache_read"),
+        cache_write=_count(given, "cache_creation"),
+        output=_count(found, "output_tokens"),
+        reasoning=_count(made, "reasoning"),
+    )
+
+
 def later_usage(earlier: Usage, later: Usage) -> Usage:
     """Usage that came in several frames of one stream: what a later frame says wins, what it leaves out stays."""
     return Usage(

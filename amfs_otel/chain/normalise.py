@@ -78,7 +78,7 @@ class Normaliser:
             return self._other(value, kind)
         except (RecursionError, MemoryError):
             raise
-        except Exception as error:  # noqa: BLE001 - foreign code failed; the value becomes a marker, the record is kept
+        except BaseException as error:  # noqa: BLE001 - foreign code failed; the value becomes a marker
             return {"$error": type(error).__name__, "$type": _type_name(kind)}
 
     def _other(self, value: Any, kind: type[Any]) -> Any:
@@ -243,7 +243,7 @@ def _unknown(value: Any, kind: type[Any]) -> dict[str, Any]:
             text = str.__str__(repr(value))
         except (RecursionError, MemoryError):
             raise
-        except Exception as error:  # noqa: BLE001 - a failing __repr__ must not cost the record
+        except BaseException as error:  # noqa: BLE001 - a __repr__ that raises, SystemExit too, must not cost the record
             return {**shown, "$error": type(error).__name__}
         shown["$repr"] = cleaned(text[:MAX_REPR_CHARACTERS])[0] + ("…" if len(text) > MAX_REPR_CHARACTERS else "")
     return shown

@@ -74,9 +74,10 @@ def _code(function: Callable[[], int | None]) -> int:
 
 def code_of(error: AmfsOtelError) -> Code:
     """The exit code that an error leads to: 2 where the caller must change something, else 3."""
+    from amfs_otel.drain.asking import NothingRecorded
     from amfs_otel.graph.finding import Ambiguous, NothingFound
 
-    mistakes = (ConfigurationError, UsageError, NothingFound, Ambiguous)
+    mistakes = (ConfigurationError, UsageError, NothingFound, NothingRecorded, Ambiguous)
     return Code.USAGE if isinstance(error, mistakes) else Code.CANNOT_JUDGE
 
 

@@ -1,4 +1,4 @@
-"""A loopback server that speaks OpenAI's ``chat.completions`` for the demo and the tests; standard library only.
+"""A loopback server that speaks OpenAI's ``chat.completions``, ``responses`` and ``embeddings``; standard library only.
 
 ::
 
@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -26,9 +26,22 @@ from typing import Any, Self
 
 from amfs_otel.demo.script import Failure, Json, Reply, Rule, reply_for
 from amfs_otel.demo.story import MODEL_RULES
-from amfs_otel.demo.wire import DONE, completion_body, completion_chunks, error_body, error_event, failure_of
+from amfs_otel.demo.wire import (
+    DONE,
+    NEEDED_BY_CHAT,
+    NEEDED_WITH_INPUT,
+    completion_body,
+    completion_chunks,
+    error_body,
+    error_event,
+    failure_of,
+)
+from amfs_otel.demo.wire_responses import conversation_of, embeddings_body, response_body, response_events
 
 CHAT_PATH = "/v1/chat/completions"
+RESPONSES_PATH = "/v1/responses"
+EMBEDDINGS_PATH = "/v1/embeddings"
+NEEDED = {CHAT_PATH: NEEDED_BY_CHAT, RESPONSES_PATH: NEEDED_WITH_INPUT, EMBEDDINGS_PATH: NEEDED_WITH_INPUT}
 MID_STREAM_FAILURE = Failure(500, "The server had an error while processing your request.", "server_error")
 
 
@@ -69,7 +82,7 @@ class Exchange:
     @property
     def events(self) -> list[Any]:
         """The events of a stream, decoded, without the closing ``[DONE]``."""
-        lines = [line.removeprefix(b"data: ") for line in self.body.split(b"\n\n") if line]
+        lines = [line.rpartition(b"data: ")[2] for line in self.body.split(b"\n\n") if line]
         return [json.loads(line) for line in lines if line != b"[DONE]"]
 
 
@@ -180,21 +193,38 @@ class _Handler(BaseHTTPRequestHandler):
             exchange.done.set()
 
     def _answer(self, exchange: Exchange) -> None:
-        if exchange.path != CHAT_PATH:
+        needed = NEEDED.get(exchange.path)
+        if needed is None:
             self._send_failure(exchange, Failure(404, f"Unknown path: {exchange.path}.", "invalid_request_error"))
             return
-        failure = failure_of(exchange.request, exchange.headers.get("authorization"))
+        request, number = exchange.request, exchange.number
+        failure = failure_of(request, exchange.headers.get("authorization"), needed)
         if failure is not None:
             self._send_failure(exchange, failure)
-            return
-        reply = self.server.owner.reply_to(exchange.request)
+        elif exchange.path == EMBEDDINGS_PATH:
+            self._send(exchange, 200, embeddings_body(request), {})
+        elif exchange.path == RESPONSES_PATH:
+            reply = self.server.owner.reply_to(conversation_of(request))
+            self._reply(exchange, reply, response_body, response_events(reply, request, number), b"")
+        else:
+            reply = self.server.owner.reply_to(request)
+            self._reply(exchange, reply, completion_body, completion_chunks(reply, request, number), DONE)
+
+    def _reply(
+        self,
+        exchange: Exchange,
+        reply: Reply,
+        body: Callable[[Reply, Json, int], bytes],
+        chunks: Iterable[bytes],
+        closing: bytes,
+    ) -> None:
         if reply.failure is not None:
             self._send_failure(exchange, reply.failure)
         elif exchange.request.get("stream"):
-            self._stream(exchange, reply, completion_chunks(reply, exchange.request, exchange.number))
+            self._stream(exchange, reply, chunks, closing)
         else:
             time.sleep(reply.pace.delay_s)
-            self._send(exchange, 200, completion_body(reply, exchange.request, exchange.number), {})
+            self._send(exchange, 200, body(reply, exchange.request, exchange.number), {})
 
     def _send_failure(self, exchange: Exchange, failure: Failure) -> None:
         retry = {} if failure.retry_after_s is None else {"retry-after": str(failure.retry_after_s)}
@@ -206,7 +236,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._head(exchange, {"content-type": "application/json", "content-length": str(len(body)), **headers})
         self.wfile.write(body)
 
-    def _stream(self, exchange: Exchange, reply: Reply, chunks: Iterable[bytes]) -> None:
+    def _stream(self, exchange: Exchange, reply: Reply, chunks: Iterable[bytes], closing: bytes) -> None:
         pace = reply.pace
         exchange.status = 200
         self._head(exchange, {"content-type": "text/event-stream; charset=utf-8", "transfer-encoding": "chunked"})
@@ -223,7 +253,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self.server.owner.resume.wait()
             time.sleep(pace.delay_s)
             self._send_chunk(exchange, chunk)
-        self._send_chunk(exchange, DONE)
+        if closing:
+            self._send_chunk(exchange, closing)
         self.wfile.write(b"0\r\n\r\n")
 
     def _send_chunk(self, exchange: Exchange, data: bytes) -> None:

@@ -117,6 +117,7 @@ SCENARIOS: Mapping[str, Reply] = {
     "refusal": Reply(refusal="I cannot help with that."),
     "content-filter": Reply(text="The first words", finish_reason="content_filter"),
     "length": Reply(text="An answer that does not", finish_reason="length"),
+    "failed": Reply(text="The first words", finish_reason="failed", usage=None),
     "unauthorized": Reply(
         failure=Failure(401, "Incorrect API key provided.", "invalid_request_error", "invalid_api_key")
     ),

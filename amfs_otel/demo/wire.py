@@ -5,7 +5,7 @@ Source: the provider's public API reference for ``POST /v1/chat/completions``, c
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from amfs_otel.demo.script import Failure, Json, Reply, ToolCall, Usage, model_and_scenario
@@ -16,19 +16,31 @@ CREATED = 1_773_585_000
 DONE = b"data: [DONE]\n\n"
 """The last event of a stream that ended well."""
 
+NEEDED_BY_CHAT: Mapping[str, tuple[type, ...]] = {"model": (str,), "messages": (list,)}
+NEEDED_WITH_INPUT: Mapping[str, tuple[type, ...]] = {"model": (str,), "input": (str, list)}
+"""Required parameters of ``responses`` and ``embeddings``."""
+
 FRAGMENT_CHARS = 9
 """How many characters of a tool call's arguments one chunk carries."""
 
 
-def failure_of(request: object, authorization: str | None) -> Failure | None:
-    """What the provider refuses before any model runs: no key, no JSON object, a missing or misplaced parameter."""
+def failure_of(
+    request: object, authorization: str | None, needed: Mapping[str, tuple[type, ...]] = NEEDED_BY_CHAT
+) -> Failure | None:
+    """What the provider refuses before any model runs: no key, no JSON object, a missing or misplaced parameter.
+
+    Args:
+        request: The decoded body.
+        authorization: That header.
+        needed: The endpoint's required parameters and their types.
+    """
     if not (authorization or "").startswith("Bearer "):
         return Failure(401, "You didn't provide an API key.", "invalid_request_error")
     if not isinstance(request, dict):
         return _invalid("We could not parse the JSON body of your request.")
     body = cast("Json", request)
-    for name, kind in (("model", str), ("messages", list)):
-        if not isinstance(body.get(name), kind) or not body[name]:
+    for name, kinds in needed.items():
+        if not isinstance(body.get(name), kinds) or not body[name]:
             return _invalid(f"Missing required parameter: '{name}'.")
     if body.get("stream_options") is not None and not body.get("stream"):
         return _invalid("The 'stream_options' parameter is only allowed when 'stream' is enabled.")
@@ -122,13 +134,18 @@ def usage_object(usage: Usage) -> dict[str, object]:
     }
 
 
-def _envelope(request: Json, number: int, kind: str) -> dict[str, Any]:
+def model_of(request: Json) -> str:
+    """The model that the provider says answered: a dated one where the request names none."""
     model, _ = model_and_scenario(request["model"])
+    return f"{model}-2024-07-18" if model == "gpt-4o-mini" else model
+
+
+def _envelope(request: Json, number: int, kind: str) -> dict[str, Any]:
     return {
         "id": f"chatcmpl-demo{number:06d}",
         "object": kind,
         "created": CREATED,
-        "model": f"{model}-2024-07-18" if model == "gpt-4o-mini" else model,
+        "model": model_of(request),
         "service_tier": "default",
         "system_fingerprint": "fp_demo",
     }

@@ -4,18 +4,15 @@ import contextlib
 from collections.abc import Generator
 
 from amfs_otel.drain.open_store import Opened, open_to_read
-from amfs_otel.graph.finding import NothingFound
+from amfs_otel.errors import AmfsOtelError
 from amfs_otel.graph.reading import Reader
 from amfs_otel.settings import Settings
 
 ADVICE = "Record something with: amfs-otel run python agent.py. If you did, amfs-otel doctor says why nothing shows up."
 
 
-class NothingRecorded(NothingFound):
+class NothingRecorded(AmfsOtelError):
     """Nothing was ever recorded here."""
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(f"nothing was recorded here yet. {ADVICE}", str(settings.state_dir))
 
 
 @contextlib.contextmanager
@@ -32,5 +29,5 @@ def asking(settings: Settings) -> Generator[tuple[Opened, Reader]]:
     """
     with open_to_read(settings) as opened:
         if opened is None:
-            raise NothingRecorded(settings)
+            raise NothingRecorded("nothing was recorded here yet", where=str(settings.state_dir), hint=ADVICE)
         yield opened, Reader(opened.store)

@@ -22,8 +22,8 @@ _REMOVE_NODES = (
 # An agent without decisions is an agent whose name was erased.
 _REMOVE_COUNTERS = (
     "DELETE FROM amfs_otel.counter AS c WHERE c.log = %s AND c.subject = ANY (%s) AND c.subject <> 'log'"
-    " AND NOT EXISTS (SELECT FROM amfs_otel.counter AS d WHERE (d.log, d.subject, d.name) = (c.log, c.subject, 'decisions')"
-    " AND d.value > 0)"
+    " AND NOT EXISTS (SELECT FROM amfs_otel.counter AS d"
+    " WHERE (d.log, d.subject, d.name) = (c.log, c.subject, 'decisions') AND d.value > 0)"
 )
 
 _StoredEdge = tuple[int, str, int]

@@ -213,7 +213,7 @@ class Reader:
 
     def _waiting_is_partial(self) -> bool:
         """Whether unsealed records may lie before the newest ones that were looked at."""
-        counted = "SELECT count(*) FROM (SELECT FROM amfs_otel.record WHERE log = %s LIMIT %s) AS some"
+        counted = "SELECT count(*) FROM (SELECT FROM amfs_otel.record WHERE log = %s LIMIT %s) AS counted"
         row = one_row(self._connection, counted, (self._log, NEWEST + 1))
         return row is not None and row[0] > NEWEST
 

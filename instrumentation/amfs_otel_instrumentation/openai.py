@@ -178,10 +178,15 @@ def _async(surface: Surface) -> Callable[..., Any]:
         # Called here, so that a wrong argument is a TypeError at the same moment as without us.
         call = wrapped(*args, **kwargs)
         ours = _awaited(surface, instance, kwargs, _Unstarted(call))
-        ours.__name__, ours.__qualname__ = call.__name__, call.__qualname__
+        guard.run(SOURCE, _named_as, ours, call)
         return ours
 
     return wrapper
+
+
+def _named_as(ours: Any, call: Any) -> None:
+    """Gives our coroutine the name of the call's, which stands in warnings and task names."""
+    ours.__name__, ours.__qualname__ = getattr(call, "__name__", "create"), getattr(call, "__qualname__", "create")
 
 
 class _Unstarted:
@@ -189,11 +194,13 @@ class _Unstarted:
 
     __slots__ = ("coroutine",)
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+    def __init__(self, coroutine: Any) -> None:
         self.coroutine = coroutine
 
     def __del__(self) -> None:
-        self.coroutine.close()
+        close = getattr(self.coroutine, "close", None)
+        if close is not None:
+            close()
 
 
 async def _awaited(surface: Surface, instance: Any, kwargs: dict[str, Any], call: _Unstarted) -> Any:

@@ -1,6 +1,7 @@
 """What every patch must hold, whatever it patches."""
 
 import importlib
+import importlib.util
 import inspect
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from packaging.requirements import Requirement
 from amfs_otel import guard, instrumentor
 from amfs_otel.instrumentor import LIBRARIES, Library, PatchState, Wrapper
 from tests.instrumentation.recording import Captured
+from tests.support.not_run import not_run
 
 LIBRARY = pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
 
@@ -30,13 +32,17 @@ class Target(NamedTuple):
 
 
 def patch_of(library: Library) -> ModuleType:
+    """The patch module; where its target is not installed, the current test ends as not run."""
+    if importlib.util.find_spec(library.target.partition(".")[0]) is None:
+        not_run(f"the patch of {library.name}; {library.distribution} is not installed here")
     return importlib.import_module(f"amfs_otel_instrumentation.{library.name}")
 
 
 def targets_of(library: Library) -> Iterator[Target]:
     """The hooks that the installed version has; must be asked for before anything is patched."""
+    patch = patch_of(library)
     importlib.import_module(library.target)
-    for hook, wrapper in patch_of(library).hooks.items():
+    for hook, wrapper in patch.hooks.items():
         module, _, path = hook.partition(":")
         try:
             parent, attribute, found = wrapt.resolve_path(importlib.import_module(module), path.removesuffix("?"))

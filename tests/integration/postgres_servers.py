@@ -20,6 +20,14 @@ from amfs_otel.store.cluster import Cluster
 from tests.integration.ledgers import Ledger
 
 TEST_DSN = os.environ.get("AMFS_OTEL_TEST_DSN", "")
+QUICK = """
+fsync = off
+full_page_writes = off
+autovacuum = off
+wal_level = minimal
+max_wal_senders = 0
+max_connections = 60
+"""
 _numbers = count(1)
 _number_lock = threading.Lock()
 
@@ -78,7 +86,7 @@ def running_cluster(binaries: Binaries) -> Iterator[Cluster]:
         cluster = Cluster(binaries, home / "data", home, home / "server.log", account)
         cluster.initialise(sync=False)
         with (cluster.data / "postgresql.conf").open("a") as settings:
-            settings.write("fsync = off\nautovacuum = off\nmax_connections = 60\n")
+            settings.write(QUICK)
         cluster.start()
         try:
             yield cluster

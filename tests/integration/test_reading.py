@@ -3,12 +3,12 @@
 from datetime import UTC, datetime
 
 import pytest
-from tests.integration.test_projection import Projected
-from tests.support.seed_story import ENTRY, changed, committed, deploy_agent, onboard_agent, read, review_agent
-from tests.support.stories import event, window
 
 from amfs_otel.graph.listing import KEYS
 from amfs_otel.graph.reading import Ambiguous, ListFilter, NothingFound, Reader
+from tests.integration.test_projection import Projected
+from tests.support.seed_story import ENTRY, changed, committed, deploy_agent, onboard_agent, read, review_agent
+from tests.support.stories import event, window
 
 
 class Asked(Projected):
@@ -46,7 +46,13 @@ def test_reading_writes_nothing_and_needs_select_only(log):
         return counts, log.ledger.sql("SELECT pg_snapshot_xmax(pg_current_snapshot())")
 
     before = state()
-    for question, text in (("list", None), ("explain", "DEP-500"), ("show", ids[0]), ("tree", ENTRY), ("resolve", "last")):
+    for question, text in (
+        ("list", None),
+        ("explain", "DEP-500"),
+        ("show", ids[0]),
+        ("tree", ENTRY),
+        ("resolve", "last"),
+    ):
         log.ask(question, *([text] if text else []))
     with pytest.raises(NothingFound):
         log.ask("explain", "NO-1")
@@ -56,7 +62,7 @@ def test_reading_writes_nothing_and_needs_select_only(log):
 def test_a_plain_connection_will_do(log):
     log.tell(deploy_agent())
     with log.ledger.store() as store:
-        assert Reader(store.connection, "default").explain("DEP-500")["agent_id"] == "deploy-agent"
+        assert Reader(store.connection, log.ledger.log).explain("DEP-500")["agent_id"] == "deploy-agent"
 
 
 def test_list_newest_first_with_the_documented_keys(log):
@@ -162,7 +168,9 @@ def test_unknown_ref_names_the_nearest(log):
         log.ask("explain", "DEP-50")
     assert set(caught.value.nearest[:2]) == {"DEP-500", "DEP-501"}
     assert "DEP-500" in str(caught.value)
-    assert log.ask("nearest_refs", "zzz") == ["DEP-501", "DEP-500", "INC-1042"] or len(log.ask("nearest_refs", "zzz")) == 3
+    assert (
+        log.ask("nearest_refs", "zzz") == ["DEP-501", "DEP-500", "INC-1042"] or len(log.ask("nearest_refs", "zzz")) == 3
+    )
 
 
 def test_empty_log(log):
@@ -255,7 +263,9 @@ def test_tree_from_projected_and_unsealed(log):
 
 
 def test_show_has_every_event_of_any_kind(log):
-    (decision,) = log.tell(window("a", [event("checkpoint", 1.0, label="half way"), event("telepathy", 2.0, how="well")]))
+    (decision,) = log.tell(
+        window("a", [event("checkpoint", 1.0, label="half way"), event("telepathy", 2.0, how="well")])
+    )
     answer = log.ask("show", decision)
     assert [(one["step"], one["kind"]) for one in answer["events"]] == [(1, "checkpoint"), (2, "telepathy")]
     assert answer["events"][0]["label"] == "half way"

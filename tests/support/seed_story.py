@@ -30,7 +30,14 @@ def write(key: str, at: float = 5.0, **fields) -> dict:
         "memory_write",
         at,
         2.0,
-        **{"operation": "write", "entity_path": "checkout-service", "key": key, "version": 1, "created": True, "value": "text"}
+        **{
+            "operation": "write",
+            "entity_path": "checkout-service",
+            "key": key,
+            "version": 1,
+            "created": True,
+            "value": "text",
+        }
         | fields,
     )
 
