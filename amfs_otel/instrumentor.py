@@ -42,6 +42,7 @@ class Library:
 LIBRARIES: tuple[Library, ...] = (
     Library("amfs", "amfs.memory", "amfs"),
     Library("openai", "openai", "openai"),
+    Library("anthropic", "anthropic", "anthropic"),
     Library("langchain", "langchain_core.tracers.context", "langchain-core"),
     Library("langgraph", "langgraph.pregel", "langgraph"),
 )

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from amfs_otel import guard
+from amfs_otel.assemble.duplicates import without_duplicates
 from amfs_otel.assemble.journal import EventPrepared, JournalItem
 from amfs_otel.assemble.messages import ToolCallsInMessages
 from amfs_otel.assemble.prepare import PreparedEvent, Preparer
@@ -253,7 +254,7 @@ def _moving_keys(source: _Open, item: EventsMoved) -> list[str]:
 def _trace(window: _Open, item: WindowClosed) -> DecisionTrace | None:
     if not window.events:
         return None
-    ordered = sorted(window.events.values(), key=lambda event: (event.seq, not event.synthetic))
+    ordered = without_duplicates(sorted(window.events.values(), key=lambda event: (event.seq, not event.synthetic)))
     texts: list[PreparedText] = []
     events = [_shifted(event, texts) for event in ordered]
     facts = window.facts

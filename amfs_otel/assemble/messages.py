@@ -38,7 +38,7 @@ class ToolCallsInMessages:
 
     def seen(self, event: Event) -> None:
         """A tool call was seen as a call: its answer in the messages is no second one."""
-        call_id = event.fields.get("call_id")
+        call_id = event.fields.get("call_id") or (event.result or {}).get("call_id")
         if isinstance(call_id, str):
             self._asked.pop(call_id, None)
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 SHOWN = ("list", "explain DEP-500", "tree checkout-service/retry-pattern", "verify")
 SHOWN_FINDINGS = 3
+BEFORE = "(what other agents had learned before; nobody watches)"
 
 
 def register(app: typer.Typer) -> None:
@@ -31,7 +32,7 @@ def demo() -> int:
     play = Play(home_of(caller_environment()), caller_environment())
     _heading("Three agents run under opentelemetry-instrument, without a line of instrumentation in them")
     for said in play.acts():
-        _line(f"{said.program:<18}{said.text[:100]}")
+        _line(f"{said.program:<18}{said.text[:100] or BEFORE}")
     as_promised = True
     for words in SHOWN:
         _heading(f"$ amfs-otel {words}")

@@ -18,8 +18,7 @@ def printable(text: str) -> str:
 
 
 def write(text: str, *, end: str = "\n") -> None:
-    """Writes text to stdout, whatever encoding it has."""
-    _any_encoding()
+    """Writes text to stdout."""
     print(text, end=end)
 
 
@@ -37,13 +36,5 @@ def console() -> "Console":
     """A console on stdout: coloured on a terminal, plain in a pipe, where lines are as long as they are."""
     from rich.console import Console
 
-    _any_encoding()
     width = None if sys.stdout.isatty() else WIDE
     return Console(highlight=False, markup=False, emoji=False, width=width, soft_wrap=width is not None)
-
-
-def _any_encoding() -> None:
-    """What stdout's encoding does not have is written as an escape, not as a traceback."""
-    reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if reconfigure is not None:
-        reconfigure(errors="backslashreplace")

@@ -1,9 +1,12 @@
-"""A loopback server that speaks OpenAI's ``chat.completions``, ``responses`` and ``embeddings``; standard library only.
+"""A loopback server that speaks as OpenAI's and Anthropic's do; standard library only.
+
+That is ``chat.completions``, ``responses`` and ``embeddings``, and ``messages``.
 
 ::
 
     with ModelServer() as server:
         client = OpenAI(base_url=server.base_url, api_key="any")
+        client = Anthropic(base_url=server.origin, api_key="any")
 
 or ``python -m amfs_otel.demo.model_server --port 0``, which prints the address and serves until it is stopped.
 
@@ -35,6 +38,15 @@ from amfs_otel.demo.wire import (
     error_body,
     error_event,
     failure_of,
+)
+from amfs_otel.demo.wire_messages import (
+    asked_of,
+    conversation_of_messages,
+    message_body,
+    message_error,
+    message_error_event,
+    message_events,
+    refusal_of,
 )
 from amfs_otel.demo.wire_responses import conversation_of, embeddings_body, response_body, response_events
 
@@ -117,7 +129,12 @@ class ModelServer:
     @property
     def base_url(self) -> str:
         """What an ``openai`` client takes as ``base_url``."""
-        return f"http://127.0.0.1:{self.port}/v1"
+        return f"{self.origin}/v1"
+
+    @property
+    def origin(self) -> str:
+        """What an ``anthropic`` client takes as ``base_url``."""
+        return f"http://127.0.0.1:{self.port}"
 
     def queue(self, *replies: Reply) -> None:
         """Answer the next requests with these, in order, whatever they ask."""
@@ -193,6 +210,10 @@ class _Handler(BaseHTTPRequestHandler):
             exchange.done.set()
 
     def _answer(self, exchange: Exchange) -> None:
+        asked = asked_of(exchange.path, exchange.request)
+        if asked is not None:
+            self._answer_message(exchange, asked)
+            return
         needed = NEEDED.get(exchange.path)
         if needed is None:
             self._send_failure(exchange, Failure(404, f"Unknown path: {exchange.path}.", "invalid_request_error"))
@@ -210,6 +231,19 @@ class _Handler(BaseHTTPRequestHandler):
             reply = self.server.owner.reply_to(request)
             self._reply(exchange, reply, completion_body, completion_chunks(reply, request, number), DONE)
 
+    def _answer_message(self, exchange: Exchange, request: Json) -> None:
+        number = exchange.number
+        failure = refusal_of(request, exchange.headers)
+        reply = Reply() if failure is not None else self.server.owner.reply_to(conversation_of_messages(request))
+        failure = failure or reply.failure
+        if failure is not None:
+            self._send(exchange, failure.status, message_error(failure), _retry_after(failure))
+        elif request.get("stream"):
+            self._stream(exchange, reply, message_events(reply, request, number), b"", message_error_event())
+        else:
+            time.sleep(reply.pace.delay_s)
+            self._send(exchange, 200, message_body(reply, request, number), {})
+
     def _reply(
         self,
         exchange: Exchange,
@@ -221,14 +255,13 @@ class _Handler(BaseHTTPRequestHandler):
         if reply.failure is not None:
             self._send_failure(exchange, reply.failure)
         elif exchange.request.get("stream"):
-            self._stream(exchange, reply, chunks, closing)
+            self._stream(exchange, reply, chunks, closing, error_event(MID_STREAM_FAILURE))
         else:
             time.sleep(reply.pace.delay_s)
             self._send(exchange, 200, body(reply, exchange.request, exchange.number), {})
 
     def _send_failure(self, exchange: Exchange, failure: Failure) -> None:
-        retry = {} if failure.retry_after_s is None else {"retry-after": str(failure.retry_after_s)}
-        self._send(exchange, failure.status, error_body(failure), retry)
+        self._send(exchange, failure.status, error_body(failure), _retry_after(failure))
 
     def _send(self, exchange: Exchange, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         exchange.status = status
@@ -236,7 +269,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._head(exchange, {"content-type": "application/json", "content-length": str(len(body)), **headers})
         self.wfile.write(body)
 
-    def _stream(self, exchange: Exchange, reply: Reply, chunks: Iterable[bytes], closing: bytes) -> None:
+    def _stream(
+        self, exchange: Exchange, reply: Reply, chunks: Iterable[bytes], closing: bytes, failing: bytes
+    ) -> None:
         pace = reply.pace
         exchange.status = 200
         self._head(exchange, {"content-type": "text/event-stream; charset=utf-8", "transfer-encoding": "chunked"})
@@ -245,7 +280,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
                 return
             if position == pace.fail_after:
-                self._send_chunk(exchange, error_event(MID_STREAM_FAILURE))
+                self._send_chunk(exchange, failing)
                 self.wfile.write(b"0\r\n\r\n")
                 return
             if position == pace.hang_after:
@@ -263,12 +298,21 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _head(self, exchange: Exchange, headers: Mapping[str, str]) -> None:
         self.send_response(exchange.status)
-        for name, value in {**headers, "x-request-id": f"req_demo{exchange.number:06d}"}.items():
+        for name, value in {**headers, **_request_ids(exchange)}.items():
             self.send_header(name, value)
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the standard library's
         """Say nothing: the exchanges are the log."""
+
+
+def _request_ids(exchange: Exchange) -> dict[str, str]:
+    """The request's id under the name that either provider gives the header."""
+    return dict.fromkeys(("x-request-id", "request-id"), f"req_demo{exchange.number:06d}")
+
+
+def _retry_after(failure: Failure) -> dict[str, str]:
+    return {} if failure.retry_after_s is None else {"retry-after": str(failure.retry_after_s)}
 
 
 def _decoded(raw: bytes) -> Any:

@@ -5,7 +5,7 @@ Looking never drains, writes nothing to a store, and takes seconds at most: each
 
 from amfs_otel.doctor.causes import Cause, causes_of
 from amfs_otel.doctor.facts import Facts
-from amfs_otel.doctor.gather import gather
+from amfs_otel.doctor.looking import gather
 from amfs_otel.doctor.report import report_of
 
 __all__ = ["Cause", "Facts", "causes_of", "gather", "report_of"]

@@ -8,26 +8,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from amfs_otel.graph.documents import Document
-from amfs_otel.graph.steps import (
-    MODEL_KINDS,
-    QUERY_KINDS,
-    Step,
+from amfs_otel.graph.step_items import (
     agent_interaction,
     causal_entry,
-    causal_steps,
     confidence_change,
-    created,
     error_event,
     external_context,
-    is_write,
     llm_call,
     outcome,
     query_event,
     statement,
-    steps_of,
     tool_call,
     write_event,
 )
+from amfs_otel.graph.steps import MODEL_KINDS, QUERY_KINDS, Step, causal_steps, created, is_write, steps_of
 from amfs_otel.graph.texts import integer, items, members, resolved, shown
 from amfs_otel.graph.times import rfc3339, span_ms
 from amfs_otel.model import Kind

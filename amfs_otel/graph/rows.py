@@ -13,16 +13,8 @@ from typing import Any
 from amfs_otel.graph.documents import Document
 from amfs_otel.graph.edges import NAME_CHARACTERS
 from amfs_otel.graph.explain import Earlier, change_of, outcomes_of, writes_of
-from amfs_otel.graph.steps import (
-    ITEM_OF_KIND,
-    MODEL_KINDS,
-    Step,
-    bare_event,
-    causal_steps,
-    is_write,
-    steps_of,
-    write_event,
-)
+from amfs_otel.graph.step_items import ITEM_OF_KIND, bare_event, write_event
+from amfs_otel.graph.steps import MODEL_KINDS, Step, causal_steps, is_write, steps_of
 from amfs_otel.graph.texts import flag, integer, items, members, real, resolved, shown, word
 from amfs_otel.graph.times import moment, span_ms
 from amfs_otel.model import Kind

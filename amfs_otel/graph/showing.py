@@ -1,12 +1,15 @@
 """The answer of ``show --json``: one record as it is, all events with all their fields."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from amfs_otel.graph.documents import Document
-from amfs_otel.graph.steps import bare_event, steps_of
+from amfs_otel.graph.step_items import bare_event
+from amfs_otel.graph.steps import steps_of
 from amfs_otel.graph.texts import resolved
 from amfs_otel.graph.times import rfc3339
+
+_ELSEWHERE = ("events", "schema", "started_ns", "ended_ns")
 
 
 def shown_record(document: Document, amendments: Iterable[Document] = ()) -> dict[str, Any]:
@@ -17,7 +20,7 @@ def shown_record(document: Document, amendments: Iterable[Document] = ()) -> dic
         amendments: Amendment records of it, oldest first.
     """
     steps = steps_of(document, amendments)
-    facts = {key: value for key, value in document.facts.items() if key not in ("events", "schema")}
+    facts = {key: value for key, value in document.facts.items() if key not in _ELSEWHERE}
     plain = resolved(
         {
             "record_id": document.record_id,
@@ -32,7 +35,7 @@ def shown_record(document: Document, amendments: Iterable[Document] = ()) -> dic
             "signature": document.record.signature.hex(),
             "signing_key_id": document.head.get("signing_key_id"),
             "header": dict(document.head),
-            "facts": facts | _times(facts),
+            "facts": facts | _times(document.facts),
             "events": [
                 {
                     "kind": step.kind,
@@ -49,7 +52,7 @@ def shown_record(document: Document, amendments: Iterable[Document] = ()) -> dic
     return {**plain.value, "withheld": plain.withheld}
 
 
-def _times(facts: dict[str, Any]) -> dict[str, Any]:
+def _times(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: rfc3339(facts[source])
         for name, source in (("started_at", "started_ns"), ("ended_at", "ended_ns"))

@@ -45,8 +45,8 @@ class Text:
         """The policy rule that withheld it, in words; None unless policy did."""
         if self.reason != "policy":
             return None
-        kept = f" (policy {self.ledger})" if self.ledger else ""
-        return f"{CLASS_WORDS.get(self.klass, 'such')} texts are not kept{kept}"
+        policy = f" under policy {self.ledger}" if self.ledger else ""
+        return f"{CLASS_WORDS.get(self.klass, 'such')} texts are not kept{policy}"
 
     @property
     def setting(self) -> str | None:

@@ -158,6 +158,10 @@ class Delivery:
             while not self._stopping:
                 self._wake.wait(IDLE_S)
                 self._wake.clear()
+                if self._destination is None:
+                    continue
+                if self._dsn is None:
+                    return
                 with self._passed:
                     asked = self._asked
                 wait_s = guard.run("drain", self._pass)
@@ -218,7 +222,6 @@ class Delivery:
         if self._store is not None and self._store.usable:
             return self._store
         assert self._dsn is not None
-        self.destination()
         store = Store.connect(self._dsn, self._settings.log)
         state = store.schema_state()
         if not state.present or store.log_uid() is None:

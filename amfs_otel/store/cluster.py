@@ -132,7 +132,7 @@ class Cluster:
 
         The lock file of a crashed server may hold a number that now belongs to another program: that one is left alone.
         """
-        if str(self.data) in _command_line(self._pid_in_lock_file()):
+        if runs_over(self.data):
             self._pg_ctl("stop", time.monotonic() + limit_s, "-m", mode)
 
     def answer(self) -> Answer:
@@ -171,24 +171,27 @@ class Cluster:
         check of the shared memory still stands behind. A server over this data directory that no longer answers (its
         socket was cleaned away) is stopped.
         """
-        if str(self.data) in _command_line(self._pid_in_lock_file()):
+        if runs_over(self.data):
             self.stop("fast", limit_s=20)
         else:
             (self.data / "postmaster.pid").unlink(missing_ok=True)
             (self.sockets / f".s.PGSQL.{PORT}.lock").unlink(missing_ok=True)
 
-    def _pid_in_lock_file(self) -> int:
-        """Return the number in the lock file; 0, which no process has, where there is none."""
-        try:
-            return int((self.data / "postmaster.pid").read_text().split("\n", 1)[0])
-        except (OSError, ValueError):
-            return 0
+
+def runs_over(data: Path) -> bool:
+    """Say whether a server process runs over a data directory, though it may not answer.
+
+    The number in its lock file counts only while that process has the directory among its arguments.
+    """
+    try:
+        pid = int((data / "postmaster.pid").read_text().split("\n", 1)[0])
+    except (OSError, ValueError):
+        return False
+    return str(data) in _command_line(pid)
 
 
 def _command_line(pid: int) -> str:
     """Return the arguments of a running process; empty for one that is gone or was not reaped."""
-    if pid <= 0:
-        return ""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:

@@ -27,7 +27,7 @@ from pathlib import Path
 from amfs_otel.errors import ConfigurationError, StoreUnavailable
 from amfs_otel.store.account import private_directory, server_account
 from amfs_otel.store.binaries import find_binaries, reachable
-from amfs_otel.store.cluster import START_LIMIT_S, Cluster, cluster_version, owned_file, recorded_sockets
+from amfs_otel.store.cluster import START_LIMIT_S, Cluster, cluster_version, owned_file, recorded_sockets, runs_over
 
 ROOT_HOME = Path("/var/lib/amfs-otel")
 ROOT_SOCKETS = (Path("/run") if Path("/run").is_dir() else Path("/tmp")) / "amfs-otel"  # noqa: S108  (owner is checked)
@@ -96,28 +96,31 @@ class EmbeddedServer:
 
     def stop(self) -> None:
         """Stop the server if it runs. The data stays; the next use starts it again."""
-        if self.exists():
+        if runs_over(self.home / "data"):
             with self._locked():
                 self._cluster().stop()
 
     def remove(self) -> None:
         """Stop the server and delete everything it holds. The caller has asked the person before."""
         self.stop()
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(self.home)
-        with contextlib.suppress(OSError):
-            self._socket_directory().rmdir()
+        sockets = self._socket_directory()
+        with self._locked() if self.home.exists() else contextlib.nullcontext():
+            for path in (self.home, sockets):
+                if path.exists():
+                    shutil.rmtree(private_directory(path, self._account))
 
     def stop_when_idle(self) -> bool:
         """Stop the server if nobody used it for ``idle_limit_s`` and no session is open; say whether it is gone.
 
         What the watcher calls again and again. An open session counts as use.
         """
-        if not (self.home / "data" / "postmaster.pid").exists():
+        if not self._is_running():
             return True
         if self._idle_s() < self.idle_limit_s:
             return False
         with self._locked():
+            if not self._is_running():
+                return True
             cluster = self._cluster()
             if self._idle_s() < self.idle_limit_s:
                 return False
@@ -182,6 +185,10 @@ class EmbeddedServer:
                         ) from None
                     time.sleep(0.02)
             yield
+
+    def _is_running(self) -> bool:
+        """Say whether a server was started and not stopped; one that crashed counts."""
+        return (self.home / "data" / "postmaster.pid").exists()
 
     def _touch(self) -> None:
         os.utime(self.home / "used")

@@ -30,10 +30,16 @@ def main() -> None:
 
 
 def watch(server: EmbeddedServer) -> None:
-    """Return once the server is gone. It is started beside us, so for a while its absence means nothing."""
+    """Return once the server is gone. It is started beside us, so for a while its absence means nothing.
+
+    Without its state directory nobody can use the server any more: then it is stopped at once.
+    """
     pause_s = min(LONGEST_PAUSE_S, server.idle_limit_s / 4)
     grace_until = time.monotonic() + START_GRACE_S
     while server.home.exists():
+        if not server.state_dir.exists():
+            server.stop()
+            return
         running = (server.home / "data" / "postmaster.pid").exists()
         grace_until = 0.0 if running else grace_until
         if (running or time.monotonic() > grace_until) and server.stop_when_idle():

@@ -20,7 +20,9 @@ _QUESTION = (
     "Good morning, my order 73155 has two inner tubes and a saddle in it. The saddle came on Friday, the tubes did not. "
     "Are they on their way, or must I order them anew? I would need them before the weekend if that is possible at all."
 )
-_ANSWER = "Let me see what became of the inner tubes of order 73155. " + "They left our store and are with the carrier. " * 9
+_ANSWER = (
+    "Let me see what became of the inner tubes of order 73155. " + "They left our store and are with the carrier. " * 9
+)
 _WORDS = "the tubes left our store this morning and should be with you on Thursday unless it snows".split()
 _TOOL: dict[str, Any] = {
     "type": "function",
@@ -108,7 +110,9 @@ def client(*, chunks: int = 200, asynchronous: bool = False) -> Any:
     if asynchronous:
         over = http.AsyncClient(transport=http.MockTransport(answer))
         return openai.AsyncOpenAI(api_key="sk-bench", max_retries=0, http_client=over)
-    return openai.OpenAI(api_key="sk-bench", max_retries=0, http_client=http.Client(transport=http.MockTransport(reply)))
+    return openai.OpenAI(
+        api_key="sk-bench", max_retries=0, http_client=http.Client(transport=http.MockTransport(reply))
+    )
 
 
 class Shortcut:

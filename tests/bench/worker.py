@@ -42,7 +42,9 @@ class Worker:
         # Below all that instruments, hence first.
         self._shortcut = traffic.Shortcut()
         self._floor = workloads.WORKLOADS["floor"](self._shortcut)
-        if options.spans != "none":
+        if options.spans == "none":
+            os.environ["OTEL_SDK_DISABLED"] = "true"  # only now: the floor is made of the SDK
+        else:
             trace.set_tracer_provider(pipeline.provider(sampled_out=options.spans == "sampled_out"))
         if options.metrics:
             from opentelemetry.sdk.metrics import MeterProvider

@@ -38,6 +38,12 @@ def patch_of(library: Library) -> ModuleType:
     return importlib.import_module(f"amfs_otel_instrumentation.{library.name}")
 
 
+def all_hooks(library: Library) -> dict[str, Wrapper]:
+    """What the patch wraps, at once and when its module is imported."""
+    patch = patch_of(library)
+    return {**patch.hooks, **getattr(patch, "hooks_when_imported", {})}
+
+
 def targets_of(library: Library) -> Iterator[Target]:
     """The hooks that the installed version has; must be asked for before anything is patched."""
     patch = patch_of(library)

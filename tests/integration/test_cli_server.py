@@ -1,16 +1,21 @@
 """The CLI against a PostgreSQL server: who may write there, who only reads, and what goes wrong."""
 
 import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import psycopg
 import pytest
-from tests.integration.cli_calls import AGENT, Cli, run_program
-from tests.integration.ledgers import Ledger, new_key
 
 from amfs_otel.chain.keys import key_from_file
+from amfs_otel.store.embedded import EmbeddedServer
 from amfs_otel.store.schema import prepare
+from tests.integration.cli_calls import AGENT, Cli, run_program
+from tests.integration.ledgers import Ledger, new_key
+from tests.support.otlp_receiver import OtlpReceiver
 
 TABLES = ("record", "part", "entry", "projected", "decision", "step", "outcome", "node", "edge")
 
@@ -94,12 +99,18 @@ def test_a_role_that_may_only_select_reads_everything_and_writes_nothing(
 
 def _counts(dsn: str) -> list[int]:
     with psycopg.connect(dsn) as connection:
-        return [connection.execute(f"SELECT count(*) FROM amfs_otel.{name}").fetchone()[0] for name in TABLES]
+        return [_number(connection, f"SELECT count(*) FROM amfs_otel.{name}") for name in TABLES]
 
 
 def _next_transaction(dsn: str) -> int:
     with psycopg.connect(dsn, autocommit=True) as connection:
-        return connection.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").fetchone()[0]
+        return _number(connection, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
+
+
+def _number(connection: psycopg.Connection[tuple[int]], query: str) -> int:
+    row = connection.execute(query.encode()).fetchone()
+    assert row is not None
+    return row[0]
 
 
 def test_a_log_that_another_prepared_shows_records_without_an_entry(
@@ -121,6 +132,44 @@ def test_a_log_that_another_prepared_shows_records_without_an_entry(
     assert cli("sealer", "--once").code == 0
     assert None not in {row["sequence_number"] for row in cli.answer("list")}
     assert cli("verify").code == 0
+
+
+def test_a_sealer_seals_what_comes_until_it_is_told_to_end(
+    one_ledger: Ledger, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AMFS_OTEL_DSN", one_ledger.dsn)
+    monkeypatch.setenv("AMFS_OTEL_LOG_KEY", f"hex:{one_ledger.log_key.secret.hex()}")
+    with subprocess.Popen(
+        [sys.executable, "-m", "amfs_otel", "sealer"], stderr=subprocess.PIPE, env={**os.environ}, text=True
+    ) as sealer:
+        assert sealer.stderr is not None
+        assert one_ledger.log_key.kid in sealer.stderr.readline()
+        with one_ledger.store() as store:
+            record = one_ledger.record(b"x")
+            store.append([record])
+            deadline = time.monotonic() + 20
+            while store.places([record.record_id])[record.record_id] is None and time.monotonic() < deadline:
+                time.sleep(0.02)
+            assert store.places([record.record_id])[record.record_id] == 1
+        sealer.send_signal(signal.SIGTERM)
+        assert sealer.wait(timeout=20) == 0
+        assert "sealed 1 records" in sealer.stderr.read()
+
+
+def test_the_command_that_reads_emits_the_receipts_of_what_it_sealed(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a DSN nobody else could: spans come from the agent, receipts from the command."""
+    with OtlpReceiver() as receiver:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint("grpc"))
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_INSECURE", "true")
+        assert run_program(AGENT, tmp_path).returncode == 0
+        try:
+            rows = Cli(capsys).answer("list")
+        finally:
+            EmbeddedServer(state).remove()
+        receipts = [span for span in receiver.spans if span.name == "amfs.record"]
+    assert {row["record_id"] for row in rows} <= {receipt.attributes["amfs.record.id"] for receipt in receipts}
 
 
 def test_keygen_makes_a_key_and_announces_it(used: Cli, tmp_path: Path) -> None:

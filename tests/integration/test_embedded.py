@@ -237,6 +237,14 @@ def test_one_watcher_lives_as_long_as_the_server(make_server):
     eventually(lambda: not watched(server))
 
 
+def test_a_server_whose_state_directory_was_deleted_is_stopped(make_server):
+    server = make_server(idle_limit_s=2.0)
+    dsn = server.ensure()
+    eventually(lambda: watched(server))
+    shutil.rmtree(server.state_dir)
+    eventually(lambda: not answers(dsn), seconds=90)
+
+
 def test_data_is_opened_only_by_the_version_that_made_it(make_server):
     if len(AVAILABLE) < 2:
         not_run(
@@ -255,11 +263,12 @@ def test_a_missing_version_is_named_with_the_way_out(make_server):
     server.ensure()
     server.stop()
     version = server.home / "data" / "PG_VERSION"
-    right = version.read_text()
     version.write_text("13\n")
     with pytest.raises(ConfigurationError, match=r"expected PostgreSQL 13, got .*made by PostgreSQL 13.*reset --local"):
         server.ensure()
-    version.write_text(right)
+    # The way out works although the programs are missing.
+    server.remove()
+    assert not server.home.exists()
 
 
 def test_no_programs_at_all_is_an_error_with_the_way_out(monkeypatch):

@@ -1,0 +1,55 @@
+"""Values of plain JSON types, told from all others in one walk: most content is of them, and can take a short way."""
+
+from typing import Any, cast
+
+DEPTH = 24
+LARGEST_INTEGER = (1 << 53) - 1
+
+
+def texts_of(value: Any) -> str | None:
+    """Every string in `value`, the keys of its objects among them, one after another with line breaks between them.
+
+    `None` unless all of it is of exact built-in JSON types, no deeper than `DEPTH`, and means the same after
+    normalising: no integer beyond 2^53, no infinite number, no key that begins with `$`, no NUL, no lone surrogate.
+    """
+    texts: list[str] = []
+    if not _collected(value, texts, DEPTH):
+        return None
+    joined = "\n".join(texts)
+    if joined.isascii():
+        return None if "\0" in joined else joined
+    try:
+        joined.encode()
+    except UnicodeEncodeError:
+        return None
+    return None if "\0" in joined else joined
+
+
+def _collected(value: Any, texts: list[str], depth: int) -> bool:
+    """Adds the strings of `value` to `texts`; whether all of it was plain."""
+    kind = cast("type[Any]", type(value))
+    if kind is str:
+        texts.append(value)
+        return True
+    if depth == 0:
+        return False
+    if kind is dict:
+        for key, item in cast("dict[Any, Any]", value).items():
+            if type(key) is not str or key[:1] == "$":
+                return False
+            texts.append(key)
+            if type(item) is str:
+                texts.append(item)
+            elif not _collected(item, texts, depth - 1):
+                return False
+        return True
+    if kind is list:
+        for item in cast("list[Any]", value):
+            if not _collected(item, texts, depth - 1):
+                return False
+        return True
+    if kind is int:
+        return -LARGEST_INTEGER <= value <= LARGEST_INTEGER
+    if kind is float:
+        return value - value == 0
+    return value is None or kind is bool

@@ -1,0 +1,189 @@
+"""The lines of an explanation: the seed's four blocks in words, each line with the number of its step.
+
+Pure; `render` draws them. A line is made of words and, where a text was withheld, of the item of ``withheld`` that
+says why.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from amfs_otel.graph.steps import context_name
+from amfs_otel.graph.texts import items, members
+
+Answer = Mapping[str, Any]
+Word = tuple[str | Answer, Literal["", "name", "state"]]
+
+TEXT_CHARACTERS = 240
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line. `step` is the number of its event, None where it comes from another record."""
+
+    step: int | None
+    words: Sequence[Word]
+
+
+class _Words:
+    """Looks up, for one item of an answer, its values and what was withheld of them."""
+
+    def __init__(self, answer: Answer, key: str, place: int) -> None:
+        self._withheld: Mapping[str, Answer] = {one["path"]: one for one in answer["withheld"]}
+        self._path = f"{key}[{place}]"
+
+    def text(self, value: Any, name: str) -> Word | None:
+        """The value of field `name` as words, or why it is not there; None where there never was one."""
+        withheld = self._withheld.get(f"{self._path}.{name}")
+        if withheld is not None:
+            return withheld, ""
+        return None if value is None else (_short(value), "")
+
+    def after(self, colon: str, value: Any, name: str) -> list[Word]:
+        """`text` with something before it, or nothing."""
+        word = self.text(value, name)
+        return [] if word is None else [(colon, ""), word]
+
+    def name(self, value: Any, name: str) -> Word:
+        """A name that a line cannot do without."""
+        word = self.text(value, name)
+        return ("(unknown)", "") if word is None else (word[0], "name")
+
+    def entry(self, item: Answer) -> list[Word]:
+        """``entity_path/key v3``."""
+        words = [self.name(item["entity_path"], "entity_path")]
+        if item["entity_path"] is not None or item["key"] is not None:
+            words += [("/", ""), self.name(item["key"], "key")]
+        return words if item["version"] is None else [*words, (f" v{item['version']}", "")]
+
+
+def line_texts(answer: Answer) -> Iterator[tuple[str, list[Line]]]:
+    """The blocks that are not empty: Knew, Consulted, Decided, Happened; their lines in the order of the steps."""
+    for title, kinds in _BLOCKS.items():
+        lines = [
+            Line(_step(answer, key, item), words(_Words(answer, key, place), item))
+            for key, words in kinds.items()
+            for place, item in enumerate(_items(answer, key))
+        ]
+        if lines:
+            yield title, sorted(lines, key=lambda line: (line.step is None, line.step or 0))
+
+
+def _items(answer: Answer, key: str) -> Sequence[Answer]:
+    found: Any = answer
+    for name in key.split("."):
+        found = found[name]
+    return found
+
+
+def _step(answer: Answer, key: str, item: Answer) -> int | None:
+    foreign = key == "outcomes" and item["record_id"] != answer["record_id"]
+    return None if foreign else item["step"]
+
+
+def _causal(words: _Words, item: Answer) -> list[Word]:
+    line = words.entry(item)
+    if item["confidence"] is not None:
+        line.append((f", confidence {item['confidence']:.4g}", ""))
+    line += words.after(", by ", item["written_by"], "written_by")
+    return line + words.after(": ", item["value"], "value")
+
+
+def _query(words: _Words, item: Answer) -> list[Word]:
+    asked = {key: value for key, value in members(item["parameters"]).items() if value is not None}
+    line: list[Word] = [(str(item["operation"]), "name")]
+    text = asked.pop("query", None)
+    line += words.after(" ", text, "parameters.query")
+    if asked:
+        line.append((f" {_short(asked)}", ""))
+    count = "unknown" if item["result_count"] is None else item["result_count"]
+    return [*line, (f" → {count} results{_took(item['duration_ms'])}", "")]
+
+
+def _interaction(words: _Words, item: Answer) -> list[Word]:
+    verb = "learned from " if item["direction"] == "read_from" else f"{item['direction']} "
+    return [(verb, ""), words.name(item["other_agent_id"], "other_agent_id"), (": ", ""), *words.entry(item)]
+
+
+def _context(words: _Words, item: Answer) -> list[Word]:
+    name = context_name({"label": item["label"], "source_name": item["source"]})
+    return [words.name(name, "label"), *words.after(": ", item["summary"], "summary")]
+
+
+def _tool(words: _Words, item: Answer) -> list[Word]:
+    line: list[Word] = [("tool ", ""), words.name(item["tool_name"], "tool_name")]
+    line += words.after(" ", item["arguments"], "arguments")
+    line += words.after(" → ", item["result_summary"], "result_summary")
+    line.append((_took(item["duration_ms"]), ""))
+    return [*line, (" failed", "state")] if item["success"] is False else line
+
+
+def _model(words: _Words, item: Answer) -> list[Word]:
+    line: list[Word] = [("model ", ""), words.name(item["model"], "model")]
+    tokens = [
+        f"{item[key]} {said}"
+        for key, said in (("input_tokens", "in"), ("cached_tokens", "cached"), ("output_tokens", "out"))
+        if item[key] is not None
+    ]
+    tokens += [f"${item['cost_usd']:.6f}".rstrip("0")] if item["cost_usd"] is not None else []
+    line.append((": " + ", ".join(tokens) if tokens else "", ""))
+    line.append((_took(item["latency_ms"]), ""))
+    if item["finish_reason"]:
+        line.append((f", {item['finish_reason']}", ""))
+    return line
+
+
+def _write(words: _Words, item: Answer) -> list[Word]:
+    line: list[Word] = [("wrote ", ""), *words.entry(item)]
+    if item["confidence"] is not None:
+        line.append((f", confidence {item['confidence']:.4g}", ""))
+    return line + words.after(": ", item["value"], "value")
+
+
+def _stated(words: _Words, item: Answer) -> list[Word]:
+    line: list[Word] = [("decided", "name"), *words.after(": ", item["summary"], "summary")]
+    for place, other in enumerate(items(item["alternatives"])):
+        line += words.after("; not: ", other, f"alternatives[{place}]")
+    return line
+
+
+def _outcome(words: _Words, item: Answer) -> list[Word]:
+    line: list[Word] = [("outcome ", ""), words.name(item["outcome_ref"], "outcome_ref"), (" ", "")]
+    line.append((item["outcome_type"] or "unknown", "state"))
+    line += words.after(": ", item["decision_summary"], "decision_summary")
+    when = (item["recorded_at"] or "")[:19].replace("T", " ")
+    line += words.after(", from ", item["source"], "source")
+    return [*line, (f" ({when}, record …{item['record_id'][-8:]})", "")]
+
+
+def _change(words: _Words, item: Answer) -> list[Word]:
+    line = words.entry({**item, "version": None})
+    before, after = ("unknown" if item[key] is None else f"{item[key]:.4g}" for key in ("before", "after"))
+    line.append((f" confidence {before} → {after} ", ""))
+    return [*line, (item["direction"] or "", "state")]
+
+
+def _error(words: _Words, item: Answer) -> list[Word]:
+    line: list[Word] = [("error ", "state"), (f"in {item['kind']}: {item['error_type'] or 'unknown type'}", "")]
+    return line + words.after(": ", item["message"], "message")
+
+
+_BLOCKS: Mapping[str, Mapping[str, Callable[[_Words, Answer], list[Word]]]] = {
+    "Knew": {"causal_entries": _causal, "query_events": _query, "agent_interactions": _interaction},
+    "Consulted": {"external_contexts": _context, "tool_calls": _tool, "llm_calls": _model},
+    "Decided": {"write_events": _write, "decisions": _stated},
+    "Happened": {"outcomes": _outcome, "state_diff.confidence_changes": _change, "error_events": _error},
+}
+
+
+def _took(duration_ms: float | None) -> str:
+    if duration_ms is None:
+        return ""
+    return f", {duration_ms / 1000:.2f} s" if duration_ms >= 1000 else f", {duration_ms:.3g} ms"
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = " ".join(text.split())
+    return text if len(text) <= TEXT_CHARACTERS else text[: TEXT_CHARACTERS - 1] + "…"

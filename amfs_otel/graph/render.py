@@ -1,0 +1,188 @@
+"""The answers for people: short, coloured on a terminal, plain in a pipe.
+
+Each function turns an answer of `Reader` into something that rich prints. Content comes from agents and from whoever
+they talked to, so control characters never reach the terminal, and nothing is read as markup. A text that was withheld
+is said to be so where it would stand, with the rule, and the setting that keeps it from now on.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from amfs_otel.graph.lines import Line, line_texts
+from amfs_otel.graph.texts import members
+from amfs_otel.graph.tree import short_session, tree_lines
+
+Answer = Mapping[str, Any]
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_GOOD = ("success", "raised", "complete", "ok")
+_BAD = ("failure", "lowered", "discredited", "error", "interrupted")
+
+
+def list_table(rows: Sequence[Answer]) -> Table | Text:
+    """The rows of `Reader.list` as a table; the record's id is shown by its last 8 digits."""
+    if not rows:
+        return Text("no decision traces")
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    for title in ("record", "agent", "session", "outcome", "started", "steps", "status", "#"):
+        table.add_column(title, justify="right" if title in ("steps", "#") else "left")
+    for row in rows:
+        place = row["sequence_number"]
+        table.add_row(
+            row["record_id"][-8:],
+            _clean(row["agent_id"] or "(erased)"),
+            _clean(short_session(row["session_id"])),
+            _outcome(row["outcome_ref"], row["outcome"]),
+            _clean((row["started_at"] or "")[:19].replace("T", " ")),
+            str(row["events"]),
+            _coloured(row["status"]),
+            "not sealed" if place is None else str(place),
+        )
+    return table
+
+
+def tree_text(answer: Answer) -> Text:
+    """The tree of `Reader.tree`, line for line as the seed draws it."""
+    text = Text()
+    for place, line in enumerate(tree_lines(answer)):
+        drawn, words = _split(_clean(line))
+        text.append(drawn, "dim")
+        text.append_text(_coloured(words, "bold" if place == 0 or words.startswith("read by") else ""))
+        text.append("\n")
+    text.rstrip()
+    return text
+
+
+def explain_text(answer: Answer) -> Text:
+    """The explanation of `Reader.explain` in the seed's four blocks; each line begins with the number of its step."""
+    text = Text()
+    for line in _heading(answer):
+        text.append_text(line).append("\n")
+    for title, lines in line_texts(answer):
+        text.append(f"\n{title}\n", "bold cyan")
+        for line in lines:
+            text.append_text(_line(line)).append("\n")
+    for line in _footing(answer):
+        text.append_text(line).append("\n")
+    text.rstrip()
+    return text
+
+
+def show_text(answer: Answer) -> Text:
+    """The record of `Reader.show`: its place, then all events with all their fields."""
+    text = Text()
+    for key in ("record_id", "kind", "trace_id", "captured_at", "sequence_number", "signing_key_id"):
+        text.append(f"{key:<16}", "bold").append(_clean(str(answer[key] if answer[key] is not None else "—")) + "\n")
+    withheld = {one["path"]: one for one in answer["withheld"]}
+    for key, value in answer["facts"].items():
+        text.append(f"{key:<16}", "bold").append_text(_field(value, f"facts.{key}", withheld)).append("\n")
+    for place, event in enumerate(answer["events"]):
+        title = f"{event['step']:>4}  {event['kind']}"
+        took = "" if event["duration_ms"] is None else f", {event['duration_ms']:g} ms"
+        text.append(_clean(f"\n{title}"), "bold cyan").append(_clean(f"  {event['started_at'] or '—'}{took}  "), "dim")
+        text.append_text(_coloured(_clean(str(event["status"])))).append("\n")
+        hidden = ("step", "kind", "started_at", "duration_ms", "status", "event_id", "parent", "span_id", "step_status")
+        for key, value in event.items():
+            if key not in hidden:
+                field = _field(value, f"events[{place}].{key}", withheld)
+                text.append(f"      {key}: ", "dim").append_text(field).append("\n")
+    text.rstrip()
+    return text
+
+
+def withheld_note(one: Answer) -> str:
+    """What stands in place of a text that is not there."""
+    size = f"{one['bytes']} bytes " if one["bytes"] is not None else ""
+    if one["reason"] == "erased":
+        by = f" by record …{one['erased_by'][-8:]}" if one["erased_by"] else ""
+        return f"[{size}erased{by}]"
+    keep = f"; {one['setting']} keeps them" if one["setting"] else ""
+    return f"[{size}not kept: {one['rule']}{keep}]"
+
+
+def _heading(answer: Answer) -> Iterator[Text]:
+    newest = answer["outcomes"][0]["outcome_type"] if answer["outcomes"] else None
+    head = Text(_clean(answer["outcome_ref"] or f"record …{answer['record_id'][-8:]}"), "bold")
+    if newest is not None:
+        head.append("  ").append_text(_coloured(_clean(newest)))
+    yield head
+    who = f"{answer['agent_id'] or '(name erased)'} ({short_session(answer['session_id'])})"
+    took = answer["session_duration_ms"]
+    times = f"{(answer['session_started_at'] or '')[:19].replace('T', ' ')}, {took / 1000:g} s" if took else ""
+    state = f"{answer['status']}, closed by {answer['closed_by']}"
+    yield Text(_clean(" · ".join(part for part in (who, times, state) if part)))
+    place = answer["sequence_number"]
+    sealed = "not sealed yet" if place is None else f"entry {place} of the log"
+    trace = f" · trace …{answer['trace_id'][-8:]}" if answer["trace_id"] else ""
+    yield Text(f"record …{answer['record_id'][-8:]} · {sealed}{trace}", "dim")
+    if answer["decision_summary"]:
+        yield Text(_clean(str(answer["decision_summary"])), "italic")
+
+
+def _line(line: Line) -> Text:
+    number = f"{line.step:>4}  " if line.step is not None else "      "
+    text = Text(number, "dim")
+    for words, kind in line.words:
+        if isinstance(words, Mapping):
+            text.append(_clean(withheld_note(words)), "yellow")
+        elif kind == "state":
+            text.append_text(_coloured(_clean(words)))
+        else:
+            text.append(_clean(words), "bold" if kind == "name" else "")
+    return text
+
+
+def _footing(answer: Answer) -> Iterator[Text]:
+    coverage = answer["coverage"]
+    dropped = [f"{count} {cause}" for cause, count in members(coverage.get("dropped")).items() if count]
+    if dropped:
+        said = ", ".join(dropped)
+        yield Text(_clean(f"\nnot captured: {said}"), "yellow")
+    if answer["other_traces"]:
+        older = ", ".join(f"…{one[-8:]}" for one in answer["other_traces"][:5])
+        yield Text(f"\nolder traces with this ref: {older}", "dim")
+
+
+def _field(value: Any, path: str, withheld: Mapping[str, Answer]) -> Text:
+    """A value on one line; pieces of it that were withheld are said after it."""
+    own = withheld.get(path)
+    if own is not None:
+        return Text(_clean(withheld_note(own)), "yellow")
+    text = Text(_clean(value if isinstance(value, str) else _compact(value)))
+    for inner, one in withheld.items():
+        if inner.startswith((f"{path}.", f"{path}[")):
+            text.append(f" {inner[len(path) :].lstrip('.')}: ", "dim").append(_clean(withheld_note(one)), "yellow")
+    return text
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _outcome(ref: str | None, outcome_type: str | None) -> Text:
+    if ref is None and outcome_type is None:
+        return Text("—", "dim")
+    return Text(_clean(ref or "(erased)")).append(" ").append_text(_coloured(_clean(outcome_type or "")))
+
+
+def _coloured(words: str | None, style: str = "") -> Text:
+    text = Text(words or "—", style)
+    for word in _GOOD:
+        text.highlight_regex(rf"\b{word}\b", "green")
+    text.highlight_regex(rf"\b(?:\w+_)?(?:{'|'.join(_BAD)})\b", "red")
+    return text
+
+
+def _split(line: str) -> tuple[str, str]:
+    """A tree line's drawn part and its words."""
+    words = line.lstrip(" │├└─")
+    return line[: len(line) - len(words)], words
+
+
+def _clean(text: str) -> str:
+    return _CONTROL.sub("\ufffd", text)

@@ -1,0 +1,105 @@
+"""Anthropic's streams, folded event by event into what a whole message would have said.
+
+`MessageFold.fold` runs once per event on the caller's thread: it joins nothing and builds nothing, it only keeps the
+pieces. The fields of the SDK's models are read from their `__dict__`: asking a model for one that it lacks is slow.
+"""
+
+from typing import Any, cast
+
+from amfs_otel import capture
+from amfs_otel_instrumentation._anthropic_facts import Fields, message_facts
+
+_PIECES = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "input_json_delta": ("partial_json", "input"),
+    "compaction_delta": ("content", "content"),
+}
+"""Type of a delta → its member that holds a piece, and the member of the block that the pieces make."""
+
+_TOTALS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_FINAL = ("output_tokens", "output_tokens_details")
+"""Counts that the first event fills with placeholders: they count once the event with the stop reason has come."""
+
+
+class _Block:
+    __slots__ = ("member", "pieces", "start")
+
+    def __init__(self, start: Any) -> None:
+        self.start = start
+        self.member = ""
+        self.pieces: list[Any] = []
+
+    def whole(self) -> Any:
+        """The block as the provider began it, with the pieces that came since."""
+        if not self.pieces:
+            return self.start
+        joined = "".join([piece for piece in self.pieces if type(piece) is str])
+        return {**_members(self.start), self.member: joined}
+
+
+class MessageFold:
+    """Folds the events of a stream of messages."""
+
+    __slots__ = ("_blocks", "_final", "_head", "_usage")
+
+    def __init__(self) -> None:
+        self._blocks: dict[Any, _Block] = {}
+        self._head: Fields = {}
+        self._usage: Fields = {}
+        self._final = False
+
+    def fold(self, event: Any) -> None:
+        """Takes one event."""
+        found = _members(event)
+        if found.get("type") == "content_block_delta":
+            self._take_piece(found)
+        else:
+            self._take_rest(found)
+
+    def _take_piece(self, event: Fields) -> None:
+        delta = _members(event.get("delta"))
+        names = _PIECES.get(cast("Any", delta.get("type")))
+        if names is None:
+            return
+        index = event.get("index")
+        block = self._blocks.get(index) if type(index) is int else None
+        if block is not None:
+            block.member = names[1]
+            block.pieces.append(delta.get(names[0]))
+
+    def _take_rest(self, event: Fields) -> None:
+        kind, index = event.get("type"), event.get("index")
+        if kind == "content_block_start" and type(index) is int:
+            self._blocks[index] = _Block(capture.snapshot(event.get("content_block")))
+        elif kind == "message_start":
+            message = _members(event.get("message"))
+            self._head = {name: message.get(name) for name in ("id", "model", "stop_reason")}
+            self._take_usage(message.get("usage"))
+        elif kind == "message_delta":
+            self._final = True
+            reason = _members(event.get("delta")).get("stop_reason")
+            if reason is not None:
+                self._head["stop_reason"] = reason
+            self._take_usage(event.get("usage"))
+
+    def _take_usage(self, usage: Any) -> None:
+        """Counts are cumulative: what a later event says wins, what it leaves out stays."""
+        found = _members(usage)
+        self._usage.update({n: found[n] for n in (*_TOTALS, *_FINAL) if found.get(n) is not None})
+
+    def result(self) -> Fields:
+        """The event's result, as far as the stream came."""
+        usage = self._usage if self._final else {name: self._usage.get(name) for name in _TOTALS}
+        return message_facts(self._head, [block.whole() for _, block in sorted(self._blocks.items())], usage)
+
+
+def _members(node: Any) -> Fields:
+    """The members of an object: a model's, with those that its class does not know, or a decoded one's."""
+    if isinstance(node, dict):
+        return cast("Fields", node)
+    members: Any = getattr(node, "__dict__", None)
+    extra: Any = getattr(node, "__pydantic_extra__", None)
+    if not isinstance(members, dict):
+        return {}
+    return {**members, **extra} if extra else cast("Fields", members)

@@ -1,0 +1,101 @@
+"""Runs of langchain in flight, and the context that some of them run in."""
+
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from opentelemetry import context
+
+from amfs_otel import capture
+from amfs_otel.capture import AnnouncedCall, Step
+
+REMEMBERED_RUNS = 20_000
+"""Runs in flight that are known; one that never ends, as in a process that loses them, makes way for newer ones."""
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """A run in flight.
+
+    Attributes:
+        agent_run: The run of an agent in which it lies.
+        inside: The step that what happens in it is a part of.
+        step: Its own step: a tool's or a retrieval's.
+        run: Its own run, for an agent.
+        call: Its own call of a model.
+        chunks: Chunks that came of that.
+        first_chunk_ns: When the first came, ns after the call's start.
+        paused: Whether a node of it stopped for somebody's answer.
+        within: What runs in it, for an agent.
+    """
+
+    agent_run: "Run | None"
+    inside: Step | None
+    step: Step | None = None
+    run: "capture.run | None" = None
+    call: AnnouncedCall | None = None
+    chunks: int = 0
+    first_chunk_ns: int = 0
+    paused: bool = False
+    within: "dict[str, Run]" = field(default_factory=dict[str, "Run"])
+
+
+_runs: dict[str, Run] = {}
+"""By their ids as texts: one bytecode on a dict of texts needs no lock."""
+
+
+def begun(run_id: UUID, parent_run_id: UUID | None) -> Run:
+    """The run `run_id`, known from now on; a part of what its parent is a part of."""
+    key, outer = str(run_id), _runs.get(str(parent_run_id))
+    run = Run(None, None)
+    if outer is not None:
+        run = Run(outer if outer.run is not None else outer.agent_run, outer.inside)
+    if len(_runs) >= REMEMBERED_RUNS:
+        _runs.pop(next(iter(_runs)), None)
+    _runs[key] = run
+    if run.agent_run is not None:
+        run.agent_run.within[key] = run
+    return run
+
+
+def known(run_id: UUID) -> Run | None:
+    """The run `run_id`, if it is in flight."""
+    return _runs.get(str(run_id))
+
+
+def ended(run_id: UUID | str) -> Run | None:
+    """The run `run_id`, which is over, if it was known."""
+    run = _runs.pop(str(run_id), None)
+    if run is not None and run.agent_run is not None:
+        run.agent_run.within.pop(str(run_id), None)
+    return run
+
+
+kept: ContextVar[bool] = ContextVar("amfs_otel_langchainkept", default=False)
+"""Whether the caller puts OpenTelemetry's context back."""
+
+
+def keep(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Wrapper that puts OpenTelemetry's context back when the call is over, however it ends."""
+    before, token = context.get_current(), kept.set(True)
+    try:
+        return wrapped(*args, **kwargs)
+    finally:
+        _put_back(before)
+        kept.reset(token)
+
+
+async def akeep(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`keep` for a coroutine function."""
+    before, token = context.get_current(), kept.set(True)
+    try:
+        return await wrapped(*args, **kwargs)
+    finally:
+        _put_back(before)
+        kept.reset(token)
+
+
+def _put_back(before: Any) -> None:
+    if context.get_current() is not before:
+        context.attach(before)

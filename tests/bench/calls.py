@@ -1,0 +1,129 @@
+"""What a call costs the thread that makes it, what the worker pays for it later, and what goes over the wire."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tests.bench.processes import Cost, Process, Variant, interleaved
+from tests.bench.report import Effort, Figure, Section
+from tests.bench.workloads import LONG_CHUNKS, SHORT_CHUNKS
+
+OFF, ON = "content off", "content on"
+_PLAIN = Variant("none")
+_PRODUCT = Variant("amfs_otel")
+VARIANTS: dict[str, Variant] = {
+    "none": _PLAIN,
+    OFF: _PRODUCT,
+    ON: replace(_PRODUCT, options=("--content",)),
+    "sampled out": replace(_PRODUCT, options=("--spans", "sampled_out", "--content")),
+    "no SDK": replace(_PRODUCT, options=("--spans", "none")),
+    "suppressed": replace(_PRODUCT, options=("--suppressed",)),
+    "disabled": replace(_PRODUCT, environment={"AMFS_OTEL_DISABLED": "true"}),
+    "metrics": replace(_PRODUCT, options=("--metrics",)),
+}
+
+
+def measure(effort: Effort) -> Section:
+    """The section."""
+    section = Section("Calls")
+    with contextlib.ExitStack() as stack:
+        processes = {name: stack.enter_context(Process(variant)) for name, variant in VARIANTS.items()}
+        three = {name: processes[name] for name in ("none", OFF, ON)}
+        floor_us = _chat(section, processes, effort)
+        _streams(section, three, effort, floor_us)
+        _fifty(section, three, effort)
+        _memory(section, {name: processes[name] for name in ("none", OFF)}, effort, floor_us)
+        _whole(section, three, effort)
+        _wire(section, three)
+        _worker(section, processes[OFF], effort, floor_us)
+    return section
+
+
+def _chat(section: Section, processes: Mapping[str, Process], effort: Effort) -> float:
+    """The costs of a chat completion; gives the floor, µs."""
+    costs = interleaved(processes, "chat", rounds=effort.of(10, 4), calls=effort.of(100, 50))
+    bare = costs["none"]
+    floor_us = statistics.median(bare.floor_us)
+    over = {name: cost.over(bare) for name, cost in costs.items()}
+    event = over["no SDK"]
+
+    def in_us(value: float) -> str:
+        return f"{value * floor_us:.0f} µs here"
+
+    section.figures += [
+        Figure("the floor", floor_us, "µs", note="start span + 15 attributes + end + BatchSpanProcessor"),
+        Figure("chat, content off", over[OFF], "×", 2.5, note=in_us(over[OFF])),
+        Figure("chat, content on", over[ON], "×", 4.5, note=in_us(over[ON])),
+        Figure(
+            "chat, the decision trace alone", event, "×", note="`OTEL_SDK_DISABLED`: no span, the event all the same"
+        ),
+        Figure("chat, sampled out, over that", over["sampled out"] - event, "×", 0.5, note="content on, `ALWAYS_OFF`"),
+        Figure("chat, with a MeterProvider", over["metrics"], "×", note="content off; the client metrics are recorded"),
+        Figure("chat, suppressed", over["suppressed"] * floor_us, "µs", 2.0),
+        Figure("chat, disabled", over["disabled"] * floor_us, "µs", 2.0, note="`AMFS_OTEL_DISABLED`"),
+    ]
+    return floor_us
+
+
+def _streams(section: Section, processes: Mapping[str, Process], effort: Effort, floor_us: float) -> None:
+    for title, prefix, bars in (("", "", (0.012, 0.036)), (" async", "async_", (0.024, 0.06))):
+        rounds = effort.of(8, 3)
+        short = interleaved(processes, f"{prefix}stream_short", rounds=rounds, calls=effort.of(40, 20))
+        long = interleaved(processes, f"{prefix}stream_long", rounds=rounds, calls=effort.of(30, 15))
+        for name, bar in ((OFF, bars[0]), (ON, bars[1])):
+            chunk = (long[name].over(long["none"]) - short[name].over(short["none"])) / (LONG_CHUNKS - SHORT_CHUNKS)
+            section.figures.append(
+                Figure(f"per chunk{title}, {name}", chunk, "×", bar, note=f"{chunk * floor_us:.2f} µs here")
+            )
+
+
+def _fifty(section: Section, processes: Mapping[str, Process], effort: Effort) -> None:
+    costs = interleaved(processes, "fifty_at_once", rounds=effort.of(8, 3), calls=effort.of(8, 4))
+    chat = {figure.what: figure.value for figure in section.figures}
+    for name in (OFF, ON):
+        section.figures.append(
+            Figure(f"50 at once, a call, {name}", costs[name].over(costs["none"]), "×", chat[f"chat, {name}"])
+        )
+
+
+def _memory(section: Section, processes: Mapping[str, Process], effort: Effort, floor_us: float) -> None:
+    for method in ("read", "write", "commit"):
+        costs = interleaved(processes, f"amfs_{method}", rounds=effort.of(6, 3), calls=effort.of(30, 10))
+        over = costs[OFF].over(costs["none"])
+        share = over / statistics.median(costs["none"].ratios) * 100
+        what = f"amfs {method}" + (" (a read and a commit)" if method == "commit" else "")
+        note = f"{over * floor_us:.0f} µs here, {share:.0f} % of the call over the filesystem adapter"
+        section.figures.append(Figure(what, over, "×", note=note))
+
+
+def _whole(section: Section, processes: Mapping[str, Process], effort: Effort) -> None:
+    costs: dict[str, Cost] = interleaved(processes, "chat_whole", rounds=effort.of(8, 3), calls=effort.of(20, 10))
+    for name in (OFF, ON):
+        share = costs[name].over(costs["none"]) / statistics.median(costs["none"].ratios) * 100
+        section.figures.append(
+            Figure(f"share of a whole call, {name}", share, "%", note="the real SDK down to a transport in memory")
+        )
+
+
+def _wire(section: Section, processes: Mapping[str, Process]) -> None:
+    for name, bar in ((OFF, 900.0), (ON, 2600.0)):
+        for what, workload in (("chat", "chat"), ("stream", "stream_long")):
+            sent = processes[name].ask("spans", workload=workload, calls=20)
+            note = f"{sent['attributes']:.0f} attributes, {sent['spans']:.2f} spans a call"
+            limit = bar if what == "chat" else None  # the stream's text is twice as long as the chat's
+            section.figures.append(
+                Figure(f"OTLP bytes of a {what} span, {name}", sent["bytes"], "bytes", limit, note=note)
+            )
+
+
+def _worker(section: Section, process: Process, effort: Effort, floor_us: float) -> None:
+    taken = process.ask("threads", workload="chat", calls=effort.of(3000, 1000))
+    worker = taken["worker"] / 1000
+    section.figures.append(
+        Figure(
+            "the worker, an event", worker / floor_us, "×", note=f"{worker:.0f} µs here: journal, masking, assembling"
+        )
+    )

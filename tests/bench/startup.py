@@ -1,0 +1,73 @@
+"""What having us installed adds to the start of a program under `opentelemetry-instrument`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tests.bench.environments import mirror
+from tests.bench.processes import clean_environment
+from tests.bench.report import Effort, Figure, Section
+
+_LAUNCH = "import sys; from opentelemetry.instrumentation.auto_instrumentation import run; sys.exit(run())"
+_NO_EXPORTERS = dict.fromkeys(("OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_LOGS_EXPORTER"), "none")
+PROGRAMS = {
+    "`pass`": ("pass", 30.0),
+    "a program that makes an OpenAI client": ("import openai; openai.OpenAI(api_key='x').chat.completions", 80.0),
+}
+
+
+def measure(effort: Effort) -> Section:
+    """The section."""
+    section = Section(
+        "Start-up (`opentelemetry-instrument`, CPU of the process, least of the rounds, byte code written)"
+    )
+    pythons = {False: mirror(with_us=False), True: mirror(with_us=True)}
+    for title, (program, bar) in PROGRAMS.items():
+        least = {False: float("inf"), True: float("inf")}
+        for number in range(effort.of(8, 4) + 1):
+            for with_us in (False, True) if number % 2 else (True, False):
+                spent = cpu_ms(pythons[with_us], program)
+                if number:  # the first round writes byte code
+                    least[with_us] = min(least[with_us], spent)
+        note = f"{least[False]:.0f} ms without us"
+        section.figures.append(Figure(f"{title}, over without us", least[True] - least[False], "ms", bar, note=note))
+    section.figures += _imported(pythons[True])
+    return section
+
+
+def cpu_ms(python: Path, program: str) -> float:
+    """CPU of one start, ms."""
+    with tempfile.TemporaryDirectory() as state:
+        process = subprocess.Popen(
+            [python, "-c", _LAUNCH, python, "-c", program],
+            env=clean_environment(Path(state), **_NO_EXPORTERS),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise RuntimeError(f"{program!r} ended with {process.returncode}")
+    return (usage.ru_utime + usage.ru_stime) * 1000
+
+
+def _imported(python: Path) -> list[Figure]:
+    """How many modules of ours, and of libraries that we patch, a program that uses none of them holds."""
+    program = (
+        "import sys; names = list(sys.modules); "
+        "print(sum(n.split('.')[0].startswith('amfs_otel') for n in names), "
+        "sum(n.split('.')[0] in ('openai', 'amfs', 'amfs_core', 'psycopg', 'cryptography') for n in names))"
+    )
+    with tempfile.TemporaryDirectory() as state:
+        done = subprocess.run(
+            [python, "-c", _LAUNCH, python, "-c", program],
+            env=clean_environment(Path(state), **_NO_EXPORTERS), capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    ours, targets = done.stdout.split()
+    return [
+        Figure("modules of ours in a program that uses no library", float(ours), ""),
+        Figure("modules of libraries that we patch, or of the store, in it", float(targets), "", 0.0),
+    ]

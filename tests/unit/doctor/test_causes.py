@@ -1,0 +1,170 @@
+"""Each cause that `doctor` names, broken on purpose: facts in, cause out."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amfs_otel.doctor.causes import Cause, causes_of
+from amfs_otel.doctor.facts import EndpointFacts, Facts, HookFacts, KeyFacts, SpoolFacts, StoreFacts
+from amfs_otel.doctor.report import report_of
+from amfs_otel.settings import LedgerContent, Settings, SpanContent
+from amfs_otel.store.announced import AnnouncedKey
+from amfs_otel.store.postgres import PostureFact
+
+KID, OTHER = "a" * 16, "b" * 16
+SERVER = Settings(state_dir=Path("/state"), dsn="postgresql://somewhere/db")
+PROCESS: dict[str, Any] = {
+    "program": "agent", "pid": 7, "ended": True, "ledger_content": "decision", "span_content": "NO_CONTENT",
+    "patches": [{"name": "openai", "state": "patched", "version": "2.0", "missing": [], "foreign": [], "detail": None}],
+}  # fmt: skip
+HEALTHY = Facts(
+    settings=SERVER,
+    versions={"python": "3.11"},
+    processes=(PROCESS,),
+    endpoint=EndpointFacts("http://collector:4317", False, "grpc", reachable=True, speaks="grpc"),
+    hook=HookFacts(True),
+    store=StoreFacts(
+        local=False,
+        server="15.18",
+        prepared=True,
+        entries=3,
+        unsealed=0,
+        announced=tuple(AnnouncedKey(KID, role, "HMAC-SHA256", "", "add") for role in ("writer", "log")),
+        posture=(PostureFact("RULES", True, "all in force"),),
+    ),
+    spool=SpoolFacts("/state"),
+    keys=(KeyFacts("writer", KID, "/state/keys/writer.key"), KeyFacts("log", KID, "/state/keys/log.key")),
+    owners=("amfs-otel",),
+    postgres="18.6",
+)
+
+
+def with_patch(**changes: Any) -> Facts:
+    return with_process(patches=[{**PROCESS["patches"][0], **changes}])
+
+
+def with_process(**changes: Any) -> Facts:
+    return replace(HEALTHY, processes=({**PROCESS, **changes},))
+
+
+def with_endpoint(**changes: Any) -> Facts:
+    assert HEALTHY.endpoint is not None
+    return replace(HEALTHY, endpoint=replace(HEALTHY.endpoint, **changes))
+
+
+def with_store(**changes: Any) -> Facts:
+    return replace(HEALTHY, store=replace(HEALTHY.store, **changes))
+
+
+def with_spool(**changes: Any) -> Facts:
+    return replace(HEALTHY, spool=replace(HEALTHY.spool, **changes))
+
+
+def with_settings(**changes: Any) -> Facts:
+    return replace(HEALTHY, settings=replace(SERVER, **changes))
+
+
+BROKEN = {
+    "COLLECTOR_UNREACHABLE": with_endpoint(reachable=False, speaks=None),
+    "WRONG_PORT": with_endpoint(url="http://collector:4318", speaks="http"),
+    "NO_KEY": replace(HEALTHY, keys=(KeyFacts("writer"), KeyFacts("log"))),
+    "KEY_UNUSABLE": replace(HEALTHY, keys=(KeyFacts("writer", problem="the key is too short"), KeyFacts("log"))),
+    "KEY_UNKNOWN": replace(HEALTHY, keys=(KeyFacts("writer", OTHER, "file"), KeyFacts("log", KID, "file"))),
+    "TWO_PACKAGES": replace(HEALTHY, owners=("amfs-otel", "amfs-pro")),
+    "FOREIGN_INSTRUMENTOR": with_patch(foreign=["Completions.create: opentelemetry.instrumentation.openai_v2"]),
+    "NOT_PATCHED": with_patch(state="conflict", detail="openai 0.9 is outside >= 1"),
+    "PARTLY_PATCHED": with_patch(state="partial", missing=["openai:X.y"]),
+    "SWITCHED_OFF": with_patch(state="disabled"),
+    "HOOK_NOT_RUN": replace(HEALTHY, hook=HookFacts(False, "Requested component 'nope' not found")),
+    "NO_SEALER": with_store(unsealed=5, oldest_unsealed_s=700.0),
+    "SEAL_HELD": with_store(unsealed=5, oldest_unsealed_s=700.0, held_by="open transaction: pid 9"),
+    "SPOOL_GROWS": with_spool(segments=3, oldest_s=7200.0),
+    "SPOOL_EPHEMERAL": with_spool(ephemeral=True),
+    "SPOOL_UNUSABLE": with_spool(usable=False, problem="read-only"),
+    "STRANDED": with_spool(elsewhere=2),
+    "QUARANTINE": with_spool(quarantined=1),
+    "NO_RULES": with_store(posture=(PostureFact("RULES", False, "missing or switched off: entry_no_update"),)),
+    "POSTURE": with_store(posture=(PostureFact("PARTS", False, "the writer role can read parts"),)),
+    "DEVELOPMENT_KEY": replace(HEALTHY, keys=(KeyFacts("writer", KID, "f", development=True), HEALTHY.keys[1])),
+    "CONTENT_DIFFERS": with_settings(span_content=SpanContent.SPAN_ONLY),
+    "STORE_UNREACHABLE": with_store(prepared=False, problem="nothing listens there", unreachable=True),
+    "STORE_UNUSABLE": with_store(prepared=False, problem="the server does not accept the password"),
+    "STORE_UNPREPARED": with_store(prepared=False),
+    "STORE_OUTDATED": with_store(outdated=True),
+    "NO_POSTGRES": replace(HEALTHY, settings=replace(SERVER, dsn=None), store=StoreFacts(True), postgres=None),
+    "SETTING": with_settings(problems=("AMFS_OTEL_RECEIPTS: cannot be used",)),
+    "DISABLED": with_settings(disabled=True),
+    "SDK_DISABLED": with_settings(sdk_disabled=True),
+    "NOTHING_RECORDED": replace(HEALTHY, processes=()),
+    "INTERNAL_ERROR": with_process(internal_errors={"openai": {"errors": 3, "cause": "KeyError at x:1", "off": False}}),
+    "DROPPED": with_process(dropped={"queue_full": 12}),
+    "UNSIGNED": with_process(unsigned=4),
+    "DELIVERY_FAILS": with_process(delivery_problem="the server is shutting down", ended=False),
+}
+
+
+def test_a_healthy_process_has_no_cause() -> None:
+    assert causes_of(HEALTHY) == []
+
+
+@pytest.mark.parametrize("code", BROKEN)
+def test_the_cause_is_named_alone(code: str) -> None:
+    found = causes_of(BROKEN[code])
+    assert [cause.code for cause in found] == [code]
+    assert found[0].message
+
+
+@pytest.mark.parametrize("code", BROKEN)
+def test_a_problem_says_what_to_do_or_what_was_lost(code: str) -> None:
+    for cause in causes_of(BROKEN[code]):
+        assert cause.hint or cause.code in ("KEY_UNUSABLE", "QUARANTINE", "DROPPED", "UNSIGNED", "DELIVERY_FAILS",
+            "SDK_DISABLED", "SWITCHED_OFF", "PARTLY_PATCHED", "POSTURE")  # fmt: skip
+
+
+def test_problems_come_first_and_each_once() -> None:
+    facts = replace(
+        HEALTHY, processes=(PROCESS, PROCESS), owners=("amfs-otel", "x"), spool=SpoolFacts("/s", elsewhere=1)
+    )
+    assert [cause.level for cause in causes_of(facts)] == ["problem", "warning"]
+    twice = with_patch(state="failed", detail="KeyError")
+    doubled = replace(twice, processes=twice.processes * 2)
+    assert len(causes_of(doubled)) == 1
+
+
+def test_a_default_collector_that_is_not_there_is_a_warning() -> None:
+    found = causes_of(with_endpoint(reachable=False, is_default=True))
+    assert [(cause.code, cause.level) for cause in found] == [("COLLECTOR_UNREACHABLE", "warning")]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "speaks", "wrong"),
+    [
+        ("grpc", "grpc", False),
+        ("grpc", "both", False),
+        ("grpc", None, False),
+        ("grpc", "http", True),
+        ("http/protobuf", "http", False),
+        ("http/protobuf", "both", False),
+        ("http/protobuf", "grpc", True),
+    ],
+)
+def test_which_port_is_wrong(protocol: str, speaks: str | None, wrong: bool) -> None:
+    found = causes_of(with_endpoint(protocol=protocol, speaks=speaks))
+    assert [cause.code for cause in found] == (["WRONG_PORT"] if wrong else [])
+
+
+def test_records_that_have_just_come_need_no_sealer_yet() -> None:
+    assert causes_of(with_store(unsealed=5, oldest_unsealed_s=3.0)) == []
+
+
+def test_content_in_both_places_does_not_differ() -> None:
+    facts = with_settings(span_content=SpanContent.SPAN_ONLY, ledger_content=LedgerContent.ALL)
+    assert causes_of(facts) == []
+
+
+def test_the_report_holds_no_connection_string() -> None:
+    report = report_of(HEALTHY, [Cause("X", "problem", "message")])
+    assert report["healthy"] is False
+    assert "somewhere" not in str(report)
