@@ -195,6 +195,8 @@ def _hook_when_imported(name: str, state: PatchState, target: str, wrapper: Wrap
         with _lock:
             if name in _replaced:
                 guard.run(name, _hook, name, state, target, wrapper)
+                if state.missing and state.state == "patched":
+                    state.state = "partial"
 
     wrapt.register_post_import_hook(imported, target.partition(":")[0])
 

@@ -246,9 +246,7 @@ def _moving_keys(source: _Open, item: EventsMoved) -> list[str]:
     """Keys of the events that move, those among them that were made from the messages of one that does."""
     moving = {f"{event_id:016x}" for event_id in item.event_ids} & source.events.keys()
     counters = {source.events[key].seq for key in moving}
-    return [
-        key for key, event in source.events.items() if key in moving or (event.synthetic and event.seq in counters)
-    ]
+    return [key for key, event in source.events.items() if key in moving or (event.synthetic and event.seq in counters)]
 
 
 def _trace(window: _Open, item: WindowClosed) -> DecisionTrace | None:

@@ -165,9 +165,7 @@ class Preparer:
         kind = cast("type[Any]", type(value))
         if issubclass(kind, Mapping):
             mapping = cast("Mapping[str, Any]", value)
-            return {
-                self._key(key): self.value(key, item, texts) for key, item in mapping.items() if item is not None
-            }
+            return {self._key(key): self.value(key, item, texts) for key, item in mapping.items() if item is not None}
         if issubclass(kind, (list, tuple)):
             return [self._structure_of(item, texts) for item in cast("list[Any]", value)]
         if issubclass(kind, str):

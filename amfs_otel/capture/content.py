@@ -175,8 +175,10 @@ class Masker:
         """Masks keys and tokens; card numbers are left, they would damage numeric references."""
         masked, lowered = text, text.lower()
         for marks, secret in _SECRETS:
-            if any(mark in lowered for mark in marks):
-                masked = _replaced(secret, _without_secret, masked)
+            for mark in marks:
+                if mark in lowered:
+                    masked = _replaced(secret, _without_secret, masked)
+                    break
         for pattern in self.patterns:
             masked = pattern.sub(MASK, masked)
         for function in self.functions:

@@ -234,7 +234,7 @@ class Capture(Placing):
             return [self._shown(item) for item in value] if type(value) in (list, tuple) else value
         known = self._masked.get(value)
         if known is None:
-            known = self.masker.identifier(_encodable(value))
+            known = self.masker.identifier(clean_text(cut_between_words(value, SPAN_NAME_CHARACTERS))[0])
             if len(value) <= SPAN_NAME_CHARACTERS:
                 if len(self._masked) >= REMEMBERED_NAMES:
                     self._masked.clear()
@@ -265,11 +265,7 @@ class Capture(Placing):
     def _end_attributes(self, span: Span, event: Event) -> None:
         result = event.result or {}
         shown = attributes.end_attributes(event.kind, result) if event.status == "ok" or result else {}
-        if event.kind in (Kind.LLM_CALL, Kind.EMBEDDINGS):
-            # The provider's words, new with each response: they need no masking.
-            shown = {key: _encodable(v) if type(v) is str else v for key, v in shown.items()}
-        else:
-            shown = self.masked(shown)
+        shown = self.masked(shown)
         if event.error_type is not None:
             shown[semconv.ERROR_TYPE] = event.error_type
             span.set_status(Status(StatusCode.ERROR))
@@ -359,7 +355,3 @@ class Capture(Placing):
             if window is not None and window.events:
                 window.session.continues = window.record_id
                 self.windows.close(window, ClosedBy.CHECKPOINT)
-
-
-def _encodable(text: str) -> str:
-    return clean_text(cut_between_words(text, SPAN_NAME_CHARACTERS))[0]

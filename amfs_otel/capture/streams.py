@@ -44,7 +44,7 @@ class StreamWatch:
         metrics: Where the time between chunks goes.
     """
 
-    __slots__ = ("__weakref__", "_metrics", "_result", "_timed", "chunks", "first_ns", "fold", "step", "times_ns")
+    __slots__ = ("__weakref__", "_metrics", "_result", "chunks", "first_ns", "fold", "plain", "step", "times_ns")
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class StreamWatch:
         self.fold = fold
         self._result = result
         self._metrics = metrics
-        self._timed = metrics is not None and metrics.enabled
+        self.plain = metrics is None or not metrics.enabled
         self.chunks = 0
         self.first_ns = 0
         self.times_ns: list[int] = []
@@ -66,7 +66,7 @@ class StreamWatch:
     def chunk(self, chunk: Any) -> None:
         """One chunk arrived and is about to be handed on."""
         self.chunks += 1
-        if self._timed:
+        if not self.plain:
             self.times_ns.append(time.perf_counter_ns())
         if self.chunks == 1:
             self.first_ns = self.step.elapsed_ns()
@@ -127,20 +127,26 @@ class WatchedIterator(Generic[_T]):
 
         Leaving the loop closes that generator only, which ends nothing: the stream can be read on.
         """
-        watch = self._watch
-        chunk_of = watch.chunk
-        inner = self._inner
-        while True:
-            try:
-                chunk = next(inner)
-            except StopIteration:
-                watch.done("complete")
-                return
-            except BaseException as error:
-                watch.failed(error)
-                raise
-            chunk_of(chunk)
-            yield chunk
+        watch, take = self._watch, self._watch.chunk
+        fold = watch.fold
+        try:
+            for chunk in self._inner:
+                if watch.plain and watch.chunks:
+                    # `StreamWatch.chunk`, without the call.
+                    watch.chunks += 1
+                    try:
+                        fold(chunk)
+                    except Exception as error:  # noqa: BLE001  the guard's rule, see there
+                        guard.failed(watch.step.event.source, error)
+                else:
+                    take(chunk)
+                yield chunk
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            watch.failed(error)
+            raise
+        watch.done("complete")
 
     def __next__(self) -> _T:
         try:

@@ -22,7 +22,7 @@ from amfs_otel.graph.step_items import (
     write_event,
 )
 from amfs_otel.graph.steps import MODEL_KINDS, QUERY_KINDS, Step, causal_steps, created, is_write, steps_of
-from amfs_otel.graph.texts import integer, items, members, resolved, shown
+from amfs_otel.graph.texts import integer, items, members, resolved, said, shown
 from amfs_otel.graph.times import rfc3339, span_ms
 from amfs_otel.model import Kind
 
@@ -85,11 +85,11 @@ def _identity(document: Document) -> dict[str, Any]:
         "record_id": document.record_id,
         "kind": document.kind,
         "trace_id": document.trace,
-        "agent_id": facts.get("agent"),
-        "session_id": facts.get("session_id") or document.session,
-        "status": facts.get("status"),
-        "closed_by": facts.get("closed_by"),
-        "origin": facts.get("origin"),
+        "agent_id": said(facts.get("agent")),
+        "session_id": said(facts.get("session_id")) or document.session,
+        "status": said(facts.get("status")),
+        "closed_by": said(facts.get("closed_by")),
+        "origin": dict(members(facts["origin"])) if "origin" in facts else None,
         "sequence_number": document.sequence_number,
         "content_hash": document.head.get("content_hash"),
         "parent_hash": document.parent_hash,

@@ -48,11 +48,13 @@ class _Words:
     def name(self, value: Any, name: str) -> Word:
         """A name that a line cannot do without."""
         word = self.text(value, name)
-        return ("(unknown)", "") if word is None else (word[0], "name")
+        if word is None:
+            return "(unknown)", ""
+        return word[0], "name"
 
     def entry(self, item: Answer) -> list[Word]:
         """``entity_path/key v3``."""
-        words = [self.name(item["entity_path"], "entity_path")]
+        words: list[Word] = [self.name(item["entity_path"], "entity_path")]
         if item["entity_path"] is not None or item["key"] is not None:
             words += [("/", ""), self.name(item["key"], "key")]
         return words if item["version"] is None else [*words, (f" v{item['version']}", "")]

@@ -8,7 +8,7 @@ from typing import Any
 from amfs_otel.graph.documents import Document
 from amfs_otel.graph.explain import outcomes_of
 from amfs_otel.graph.steps import steps_of
-from amfs_otel.graph.texts import resolved
+from amfs_otel.graph.texts import resolved, said
 from amfs_otel.graph.times import rfc3339, rfc3339_of
 
 DEFAULT_LIMIT = 50
@@ -81,7 +81,9 @@ def list_row(document: Document) -> dict[str, Any]:
     steps = steps_of(document)
     facts = document.facts
     found = [resolved(one).value for one in outcomes_of(document.record_id, steps)]
-    names = resolved({"agent": facts.get("agent"), "session": facts.get("session_id") or document.session}).value
+    names = resolved(
+        {"agent": said(facts.get("agent")), "session": said(facts.get("session_id")) or document.session}
+    ).value
     return {
         "record_id": document.record_id,
         "trace_id": document.trace,
@@ -90,8 +92,8 @@ def list_row(document: Document) -> dict[str, Any]:
         "started_at": rfc3339(facts.get("started_ns")),
         "ended_at": rfc3339(facts.get("ended_ns")),
         "events": len(steps),
-        "status": facts.get("status"),
-        "closed_by": facts.get("closed_by"),
+        "status": said(facts.get("status")),
+        "closed_by": said(facts.get("closed_by")),
         "sequence_number": document.sequence_number,
         "_outcomes": [(one["recorded_at"] or "", one["outcome_type"], one["outcome_ref"]) for one in found],
         "_refs": {one["outcome_ref"] for one in found},

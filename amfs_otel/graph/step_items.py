@@ -8,7 +8,7 @@ from typing import Any
 
 from amfs_otel.graph.pricing import cost_of
 from amfs_otel.graph.steps import Step, created
-from amfs_otel.graph.texts import flag, integer, items, members, real, summarised
+from amfs_otel.graph.texts import Text, flag, integer, items, members, real, said, summarised
 from amfs_otel.graph.times import rfc3339
 from amfs_otel.model import Kind
 
@@ -18,7 +18,7 @@ SUMMARY_CHARACTERS = 2000
 
 def _located(step: Step, item: dict[str, Any]) -> dict[str, Any]:
     """`item` with what every item carries: where it comes from."""
-    item |= {"step": step.number, "event_id": step.event.get("id"), "span_id": step.event.get("span")}
+    item |= {"step": step.number, "event_id": said(step.event.get("id")), "span_id": said(step.event.get("span"))}
     if step.event.get("agent") is not None:
         item["agent_id"] = step.agent
     if step.event.get("status") not in (None, "ok"):
@@ -34,19 +34,24 @@ def causal_entry(step: Step) -> dict[str, Any]:
     return _located(
         step,
         {
-            "entity_path": event.get("entity_path"),
-            "key": event.get("key"),
+            "entity_path": said(event.get("entity_path")),
+            "key": said(event.get("key")),
             "version": integer(event.get("version")),
             "value": event.get("value"),
             "confidence": real(event.get("confidence")),
-            "memory_type": event.get("memory_type"),
-            "written_by": event.get("written_by"),
+            "memory_type": said(event.get("memory_type")),
+            "written_by": said(event.get("written_by")),
             "read_at": step.at,
             "duration_ms": step.duration_ms,
-            "operation": event.get("operation"),
-            "evidence_status": event.get("evidence_status"),
+            "operation": said(event.get("operation")),
+            "evidence_status": said(event.get("evidence_status")),
         },
     )
+
+
+def _list(value: Any) -> list[Any] | None:
+    """A list of names or texts, None where there is none."""
+    return [one if isinstance(one, str | Text) else None for one in items(value)] if isinstance(value, list) else None
 
 
 def external_context(step: Step) -> dict[str, Any]:
@@ -55,9 +60,9 @@ def external_context(step: Step) -> dict[str, Any]:
     return _located(
         step,
         {
-            "label": event.get("label"),
+            "label": said(event.get("label")),
             "summary": event.get("summary"),
-            "source": event.get("source_name"),
+            "source": said(event.get("source_name")),
             "recorded_at": rfc3339(event.get("recorded_ns")) or step.at,
             "automatic": flag(event.get("automatic")),
         },
@@ -71,7 +76,7 @@ def query_event(step: Step) -> dict[str, Any]:
     return _located(
         step,
         {
-            "operation": event.get("operation") or step.kind,
+            "operation": said(event.get("operation")) or step.kind,
             "parameters": event.get("parameters"),
             "result_count": integer(event.get("result_count")),
             "duration_ms": step.duration_ms,
@@ -84,7 +89,8 @@ def query_event(step: Step) -> dict[str, Any]:
 def _query_result(result: Any) -> dict[str, Any]:
     facts = members(result)
     known = {key: real(facts.get(key)) for key in ("score", "confidence") if facts.get(key) is not None}
-    return {key: facts.get(key) for key in ("entity_path", "key", "version")} | known
+    names = {key: said(facts.get(key)) for key in ("entity_path", "key")}
+    return names | {"version": integer(facts.get("version"))} | known
 
 
 def write_event(step: Step, read_before: Mapping[str, Step] | None = None) -> dict[str, Any]:
@@ -103,15 +109,15 @@ def write_event(step: Step, read_before: Mapping[str, Step] | None = None) -> di
     return _located(
         step,
         {
-            "entity_path": event.get("entity_path"),
-            "key": event.get("key"),
+            "entity_path": said(event.get("entity_path")),
+            "key": said(event.get("key")),
             "version": integer(event.get("version")),
             "value": event.get("value"),
             "previous_version": integer(event.get("previous_version")),
             "previous_value": previous,
             "confidence": real(event.get("confidence")),
-            "memory_type": event.get("memory_type"),
-            "pattern_refs": event.get("pattern_refs"),
+            "memory_type": said(event.get("memory_type")),
+            "pattern_refs": _list(event.get("pattern_refs")),
             "written_at": step.at,
             "duration_ms": step.duration_ms,
             "written_by": step.agent,
@@ -133,16 +139,16 @@ def tool_call(step: Step) -> dict[str, Any]:
     return _located(
         step,
         {
-            "call_id": event.get("call_id"),
-            "tool_name": event.get("tool_name"),
+            "call_id": said(event.get("call_id")),
+            "tool_name": said(event.get("tool_name")),
             "arguments": event.get("arguments"),
             "result_summary": summarised(result, SUMMARY_CHARACTERS),
             "result_hash": getattr(result, "commitment", None),
             "started_at": step.started_at,
             "duration_ms": step.duration_ms,
-            "source": event.get("source_name") or event.get("source"),
+            "source": said(event.get("source_name")) or said(event.get("source")),
             "success": _succeeded(event),
-            "observed": event.get("observed"),
+            "observed": said(event.get("observed")),
         },
     )
 
@@ -161,8 +167,8 @@ def llm_call(step: Step) -> dict[str, Any]:
         step,
         {
             "call_id": event.get("id"),
-            "model": event.get("model"),
-            "provider": event.get("provider"),
+            "model": said(event.get("model")),
+            "provider": said(event.get("provider")),
             "input_tokens": integer(event.get("input_tokens")),
             "cached_tokens": integer(event.get("cached_tokens")),
             "output_tokens": integer(event.get("output_tokens")),
@@ -171,13 +177,13 @@ def llm_call(step: Step) -> dict[str, Any]:
             "cost_source": cost_source,
             "latency_ms": step.duration_ms,
             "temperature": real(event.get("temperature")),
-            "finish_reason": reasons[0] if reasons else None,
-            "status": event.get("status"),
-            "error": event.get("error_message") or event.get("error_type"),
-            "error_type": event.get("error_type"),
-            "operation": event.get("operation"),
-            "response_model": event.get("response_model"),
-            "response_id": event.get("response_id"),
+            "finish_reason": said(reasons[0]) if reasons else None,
+            "status": said(event.get("status")),
+            "error": said(event.get("error_message")) or said(event.get("error_type")),
+            "error_type": said(event.get("error_type")),
+            "operation": said(event.get("operation")),
+            "response_model": said(event.get("response_model")),
+            "response_id": said(event.get("response_id")),
             "cache_write_tokens": integer(event.get("cache_write_tokens")),
             "stream": flag(event.get("stream")),
             "started_at": step.started_at,
@@ -191,11 +197,11 @@ def agent_interaction(step: Step) -> dict[str, Any]:
     return _located(
         step,
         {
-            "direction": event.get("direction"),
-            "this_agent_id": event.get("this_agent_id"),
-            "other_agent_id": event.get("other_agent_id"),
-            "entity_path": event.get("entity_path"),
-            "key": event.get("key"),
+            "direction": said(event.get("direction")),
+            "this_agent_id": said(event.get("this_agent_id")),
+            "other_agent_id": said(event.get("other_agent_id")),
+            "entity_path": said(event.get("entity_path")),
+            "key": said(event.get("key")),
             "version": integer(event.get("version")),
             "occurred_at": step.at,
         },
@@ -209,8 +215,8 @@ def statement(step: Step) -> dict[str, Any]:
         step,
         {
             "summary": event.get("summary"),
-            "alternatives": event.get("alternatives"),
-            "inputs": event.get("inputs"),
+            "alternatives": _list(event.get("alternatives")),
+            "inputs": _list(event.get("inputs")),
             "confidence": real(event.get("confidence")),
             "recorded_at": step.at,
         },
@@ -222,14 +228,14 @@ def error_event(step: Step) -> dict[str, Any]:
     event = step.event
     item = {
         "kind": step.kind,
-        "error_type": event.get("error_type"),
-        "message": event.get("error_message"),
+        "error_type": said(event.get("error_type")),
+        "message": said(event.get("error_message")),
         "occurred_at": step.at,
-        "operation": event.get("operation"),
+        "operation": said(event.get("operation")),
     }
     for name in ("entity_path", "key", "tool_name", "model"):
         if event.get(name) is not None:
-            item[name] = event[name]
+            item[name] = said(event[name])
     return _located(step, item)
 
 
@@ -239,15 +245,15 @@ def confidence_change(step: Step) -> dict[str, Any]:
     return _located(
         step,
         {
-            "entity_path": event.get("entity_path"),
-            "key": event.get("key"),
+            "entity_path": said(event.get("entity_path")),
+            "key": said(event.get("key")),
             "before": real(event.get("before")),
             "after": real(event.get("after")),
             "version_before": integer(event.get("version_before")),
             "version_after": integer(event.get("version_after")),
-            "direction": event.get("direction"),
+            "direction": said(event.get("direction")),
             "raced": flag(event.get("raced")),
-            "before_from": event.get("before_from"),
+            "before_from": said(event.get("before_from")),
         },
     )
 
@@ -259,10 +265,10 @@ def outcome(step: Step, record_id: str) -> dict[str, Any]:
         step,
         {
             "record_id": record_id,
-            "outcome_ref": event.get("outcome_ref"),
-            "outcome_type": event.get("outcome_type"),
+            "outcome_ref": said(event.get("outcome_ref")),
+            "outcome_type": said(event.get("outcome_type")),
             "decision_summary": event.get("decision_summary"),
-            "source": event.get("source_name"),
+            "source": said(event.get("source_name")),
             "score": real(event.get("score")),
             "recorded_at": step.at,
         },

@@ -122,6 +122,11 @@ def word(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def said(value: Any) -> Any:
+    """`value` if it is a string or a `Text`, else None: for fields that answers show as strings."""
+    return value if isinstance(value, str | Text) else None
+
+
 def integer(value: Any) -> int | None:
     """`value` if it is a whole number, else None (a bool is none)."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -11,7 +11,7 @@ from typing import Any
 from amfs_otel.graph.documents import Document
 from amfs_otel.graph.explain import outcomes_of
 from amfs_otel.graph.steps import Step, causal_steps, context_name, is_write, steps_of, tool_name
-from amfs_otel.graph.texts import resolved, shown, word
+from amfs_otel.graph.texts import integer, resolved, said, shown, word
 from amfs_otel.graph.times import rfc3339
 from amfs_otel.model import Kind
 
@@ -45,18 +45,18 @@ def branch(
     answer = {
         "record_id": document.record_id,
         "sequence_number": document.sequence_number,
-        "agent_id": facts.get("agent"),
+        "agent_id": said(facts.get("agent")),
         "session_id": session,
         "session": short_session(session),
         "relation": "read" if reads else "wrote",
         "read_at": reads[-1].at if reads else None,
-        "version": reads[-1].event.get("version") if reads else None,
+        "version": integer(reads[-1].event.get("version")) if reads else None,
         "started_at": rfc3339(facts.get("started_ns")),
         "consulted": _named(context_name(step.event) for step in steps if step.kind == Kind.CONTEXT),
         "called": _named(tool_name(step.event) for step in steps if step.kind == Kind.TOOL_CALL),
         "wrote": _named(_written_name(step, entry) for step in writes),
         "outcomes": sorted((_ending(item, entry) for item in found), key=lambda item: item["recorded_at"] or ""),
-        "status": facts.get("status"),
+        "status": said(facts.get("status")),
     }
     return resolved(answer).value
 

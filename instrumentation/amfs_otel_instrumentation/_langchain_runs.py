@@ -1,4 +1,8 @@
-"""Runs of langchain in flight, and the context that some of them run in."""
+"""Runs of langchain in flight, and the context that some of them run in.
+
+An asynchronous run's callbacks for its end come in a task of their own, and a cancelled one has none. So tools and
+retrievals become current, and what ends without a word is ended, only inside public methods that are wrapped for it.
+"""
 
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -7,8 +11,10 @@ from uuid import UUID
 
 from opentelemetry import context
 
-from amfs_otel import capture
+from amfs_otel import capture, guard
 from amfs_otel.capture import AnnouncedCall, Step
+
+SOURCE = "langchain"
 
 REMEMBERED_RUNS = 20_000
 """Runs in flight that are known; one that never ends, as in a process that loses them, makes way for newer ones."""
@@ -54,6 +60,9 @@ def begun(run_id: UUID, parent_run_id: UUID | None) -> Run:
     if len(_runs) >= REMEMBERED_RUNS:
         _runs.pop(next(iter(_runs)), None)
     _runs[key] = run
+    started = _kept.get()
+    if started is not None:
+        started.append(key)
     if run.agent_run is not None:
         run.agent_run.within[key] = run
     return run
@@ -72,30 +81,53 @@ def ended(run_id: UUID | str) -> Run | None:
     return run
 
 
-kept: ContextVar[bool] = ContextVar("amfs_otel_langchainkept", default=False)
-"""Whether the caller puts OpenTelemetry's context back."""
+_kept: ContextVar[list[str] | None] = ContextVar("amfs_otel_langchain_kept", default=None)
+"""The runs that began inside the innermost call that puts the context back, by their ids."""
+
+
+def attach(step: Step) -> None:
+    """Makes `step` current, where somebody will undo it."""
+    if _kept.get() is not None:
+        step.attach()
 
 
 def keep(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Wrapper that puts OpenTelemetry's context back when the call is over, however it ends."""
-    before, token = context.get_current(), kept.set(True)
+    """Wrapper that puts the context back when the call is over, and ends what langchain leaves open when it fails."""
+    before, started = context.get_current(), list[str]()
+    token = _kept.set(started)
     try:
         return wrapped(*args, **kwargs)
+    except BaseException as error:
+        guard.run(SOURCE, _end_all, started, error)
+        raise
     finally:
+        _kept.reset(token)
         _put_back(before)
-        kept.reset(token)
 
 
 async def akeep(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`keep` for a coroutine function."""
-    before, token = context.get_current(), kept.set(True)
+    """`keep` for a coroutine function; a cancelled one tells langchain's handlers nothing."""
+    before, started = context.get_current(), list[str]()
+    token = _kept.set(started)
     try:
         return await wrapped(*args, **kwargs)
+    except BaseException as error:
+        guard.run(SOURCE, _end_all, started, error)
+        raise
     finally:
+        _kept.reset(token)
         _put_back(before)
-        kept.reset(token)
 
 
 def _put_back(before: Any) -> None:
     if context.get_current() is not before:
         context.attach(before)
+
+
+def _end_all(run_ids: list[str], error: BaseException) -> None:
+    for run_id in run_ids:
+        run = ended(run_id)
+        if run is not None and run.step is not None:
+            run.step.fail(error)
+        if run is not None and run.call is not None:
+            run.call.end({}, error)

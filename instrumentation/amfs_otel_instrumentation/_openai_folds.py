@@ -3,6 +3,7 @@
 `fold` runs once per chunk on the caller's thread: it joins nothing and builds nothing, it only keeps the pieces.
 """
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -36,16 +37,31 @@ class _Choice:
 class ChatFold:
     """Folds the chunks of a chat.completions stream."""
 
-    __slots__ = ("_choices", "_head", "_usage", "_where")
+    __slots__ = ("_choices", "_head", "_say", "_usage", "_where")
 
     def __init__(self, where: Fields) -> None:
         self._where = where
         self._choices: dict[int, _Choice] = {}
         self._head: Any = None
+        self._say: Callable[[Any], None] | None = None
         self._usage = Usage()
 
     def fold(self, chunk: Any) -> None:
-        """Takes one chunk."""
+        """Takes one chunk; the usual one, with a piece of text for the only choice, by the shortest way."""
+        try:
+            choices = chunk.choices
+            if len(choices) == 1 and self._say is not None and chunk.usage is None:
+                choice = choices[0]
+                delta = choice.delta
+                if choice.index == 0 and choice.finish_reason is None and delta.content and delta.tool_calls is None:
+                    self._say(delta.content)
+                    return
+        except (AttributeError, TypeError):
+            pass
+        self._take(chunk)
+
+    def _take(self, chunk: Any) -> None:
+        """Takes a chunk of any shape."""
         if self._head is None:
             self._take_head(chunk)
         choices = getattr(chunk, "choices", None)
@@ -55,6 +71,8 @@ class ChatFold:
         usage = getattr(chunk, "usage", None)
         if usage is not None:
             self._usage = later_usage(self._usage, usage_from_openai(usage))
+        if self._say is None and self._head is not None and 0 in self._choices:
+            self._say = self._choices[0].texts.append
 
     def _take_head(self, chunk: Any) -> None:
         """From the first chunk with an id: some servers send one with filter results before it."""

@@ -8,6 +8,7 @@ import base64
 import binascii
 import hashlib
 import json
+import marshal
 from typing import Any, cast
 
 Json = dict[str, Any]
@@ -39,6 +40,11 @@ def instructions_from_text(raw: Any) -> Any:
 def definitions_from_tools(raw: Any) -> Any:
     """`tools` of either API, `functions` of the oldest."""
     return [_definition(tool) for tool in _dicts(raw)]
+
+
+def definitions_from_marshal(raw: bytes) -> Any:
+    """The same from what this process marshalled."""
+    return definitions_from_tools(marshal.loads(raw))  # noqa: S302  our own bytes, never from outside
 
 
 def messages_from_choices(raw: list[Json]) -> Any:

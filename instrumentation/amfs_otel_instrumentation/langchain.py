@@ -5,9 +5,7 @@ in the process, in whatever thread. Runs form a tree by their ids, so a step fin
 context. What is an agent's run: a graph of langgraph, or the classic `AgentExecutor`; all other chains are transparent.
 A model call is announced, because the client below may be instrumented, too.
 
-An asynchronous run's callbacks for its end come in a task of their own, and a cancelled tool has none in older
-versions. So the context that a tool or a retrieval runs in is put back by wrapping their public methods; where these
-are not wrapped, no context is touched. Nothing is attached for runs and model calls, which may be generators.
+Nothing is attached for runs and model calls, which may be generators; for tools and retrievals see `_langchain_runs`.
 """
 
 import inspect
@@ -26,11 +24,10 @@ from amfs_otel_instrumentation._langchain_messages import (
     request_from_start,
     result_from_output,
 )
-from amfs_otel_instrumentation._langchain_runs import Run, akeep, begun, ended, keep, kept, known
+from amfs_otel_instrumentation._langchain_runs import SOURCE, Run, akeep, attach, begun, ended, keep, known
 
 requires = "langchain-core >= 0.3, < 2"
 
-SOURCE = "langchain"
 GRAPHS = "langgraph"
 
 _EXECUTOR = "AgentExecutor"
@@ -230,8 +227,7 @@ def _step_started(kind: Kind, run_id: UUID, given: Mapping[str, Any], fields: di
     run.step = capture.begin(kind, SOURCE, fields, inside=run.inside)
     if run.step is not None:
         run.inside = run.step
-        if kept.get():
-            run.step.attach()
+        attach(run.step)
 
 
 def _step_failed(run_id: UUID, error: BaseException) -> None:
@@ -338,6 +334,8 @@ hooks: dict[str, Callable[..., Any]] = {}
 hooks_when_imported: dict[str, Callable[..., Any]] = {
     "langchain_core.tools.base:BaseTool.run": keep,
     "langchain_core.tools.base:BaseTool.arun": akeep,
+    "langchain_core.language_models.chat_models:BaseChatModel.agenerate": akeep,
+    "langchain_core.language_models.llms:BaseLLM.agenerate": akeep,
     "langchain_core.retrievers:BaseRetriever.invoke": keep,
     "langchain_core.retrievers:BaseRetriever.ainvoke": akeep,
 }

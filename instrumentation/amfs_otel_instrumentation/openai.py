@@ -8,7 +8,6 @@ Read: openai 1.1.0, 1.26.0, 3.57.0. What a call carries is mapped in `_openai_fa
 
 import functools
 import inspect
-import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -123,16 +122,19 @@ def _same_call(outer: Fields, inner: Fields) -> bool:
 
 # -- who answers ---------------------------------------------------------------------------------------------------
 
-_places: "weakref.WeakKeyDictionary[Any, tuple[Any, Fields]]" = weakref.WeakKeyDictionary()
+REMEMBERED_PLACES = 256
+_places: dict[int, tuple[Any, type, Fields]] = {}
 
 
 def _where(client: Any) -> Fields:
-    """Provider and server of a client, remembered for as long as its base URL stays the same object."""
+    """Provider and server of a client, remembered by its base URL, an object that nobody changes."""
     url = client.base_url
-    known = _places.get(client)
-    if known is None or known[0] is not url:
-        known = _places[client] = (url, _where_is(client, url))
-    return known[1]
+    known = _places.get(id(url))
+    if known is None or known[0] is not url or known[1] is not client.__class__:
+        if len(_places) >= REMEMBERED_PLACES:
+            _places.clear()
+        known = _places[id(url)] = (url, client.__class__, _where_is(client, url))
+    return known[2]
 
 
 def _where_is(client: Any, url: Any) -> Fields:

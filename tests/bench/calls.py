@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tests.bench.processes import Cost, Process, Variant, interleaved
-from tests.bench.report import Effort, Figure, Section
+from tests.bench.report import TIMES, Effort, Figure, Section
 from tests.bench.workloads import LONG_CHUNKS, SHORT_CHUNKS
 
 OFF, ON = "content off", "content on"
@@ -55,13 +55,17 @@ def _chat(section: Section, processes: Mapping[str, Process], effort: Effort) ->
 
     section.figures += [
         Figure("the floor", floor_us, "µs", note="start span + 15 attributes + end + BatchSpanProcessor"),
-        Figure("chat, content off", over[OFF], "×", 2.5, note=in_us(over[OFF])),
-        Figure("chat, content on", over[ON], "×", 4.5, note=in_us(over[ON])),
+        Figure("chat, content off", over[OFF], TIMES, 2.5, note=in_us(over[OFF])),
+        Figure("chat, content on", over[ON], TIMES, 4.5, note=in_us(over[ON])),
         Figure(
-            "chat, the decision trace alone", event, "×", note="`OTEL_SDK_DISABLED`: no span, the event all the same"
+            "chat, the decision trace alone", event, TIMES, note="`OTEL_SDK_DISABLED`: no span, the event all the same"
         ),
-        Figure("chat, sampled out, over that", over["sampled out"] - event, "×", 0.5, note="content on, `ALWAYS_OFF`"),
-        Figure("chat, with a MeterProvider", over["metrics"], "×", note="content off; the client metrics are recorded"),
+        Figure(
+            "chat, sampled out, over that", over["sampled out"] - event, TIMES, 0.5, note="content on, `ALWAYS_OFF`"
+        ),
+        Figure(
+            "chat, with a MeterProvider", over["metrics"], TIMES, note="content off; the client metrics are recorded"
+        ),
         Figure("chat, suppressed", over["suppressed"] * floor_us, "µs", 2.0),
         Figure("chat, disabled", over["disabled"] * floor_us, "µs", 2.0, note="`AMFS_OTEL_DISABLED`"),
     ]
@@ -76,7 +80,7 @@ def _streams(section: Section, processes: Mapping[str, Process], effort: Effort,
         for name, bar in ((OFF, bars[0]), (ON, bars[1])):
             chunk = (long[name].over(long["none"]) - short[name].over(short["none"])) / (LONG_CHUNKS - SHORT_CHUNKS)
             section.figures.append(
-                Figure(f"per chunk{title}, {name}", chunk, "×", bar, note=f"{chunk * floor_us:.2f} µs here")
+                Figure(f"per chunk{title}, {name}", chunk, TIMES, bar, note=f"{chunk * floor_us:.2f} µs here")
             )
 
 
@@ -85,7 +89,7 @@ def _fifty(section: Section, processes: Mapping[str, Process], effort: Effort) -
     chat = {figure.what: figure.value for figure in section.figures}
     for name in (OFF, ON):
         section.figures.append(
-            Figure(f"50 at once, a call, {name}", costs[name].over(costs["none"]), "×", chat[f"chat, {name}"])
+            Figure(f"50 at once, a call, {name}", costs[name].over(costs["none"]), TIMES, chat[f"chat, {name}"])
         )
 
 
@@ -96,7 +100,7 @@ def _memory(section: Section, processes: Mapping[str, Process], effort: Effort, 
         share = over / statistics.median(costs["none"].ratios) * 100
         what = f"amfs {method}" + (" (a read and a commit)" if method == "commit" else "")
         note = f"{over * floor_us:.0f} µs here, {share:.0f} % of the call over the filesystem adapter"
-        section.figures.append(Figure(what, over, "×", note=note))
+        section.figures.append(Figure(what, over, TIMES, note=note))
 
 
 def _whole(section: Section, processes: Mapping[str, Process], effort: Effort) -> None:
@@ -124,6 +128,6 @@ def _worker(section: Section, process: Process, effort: Effort, floor_us: float)
     worker = taken["worker"] / 1000
     section.figures.append(
         Figure(
-            "the worker, an event", worker / floor_us, "×", note=f"{worker:.0f} µs here: journal, masking, assembling"
+            "the worker, an event", worker / floor_us, TIMES, note=f"{worker:.0f} µs here: journal, masking, assembling"
         )
     )

@@ -7,7 +7,7 @@ import contextlib
 from tests.bench.adapters import PEERS
 from tests.bench.environments import EnvironmentFailedError, peer
 from tests.bench.processes import Process, Variant, WorkerError, interleaved
-from tests.bench.report import Effort, Figure, Section
+from tests.bench.report import TIMES, Effort, Figure, Section
 from tests.bench.workloads import LONG_CHUNKS, SHORT_CHUNKS
 
 BEST = "genai"
@@ -38,7 +38,7 @@ def measure(effort: Effort) -> Section:
     if BEST in rows:
         for column, what in ((0, "chat, content off"), (1, "chat, content on")):
             section.figures.append(
-                Figure(f"{what}, of {PEERS[BEST].title}", rows["amfs_otel"][column] / rows[BEST][column], "×", SHARE)
+                Figure(f"{what}, of {PEERS[BEST].title}", rows["amfs_otel"][column] / rows[BEST][column], TIMES, SHARE)
             )
     section.remarks.append(
         "A peer's figures come from turns with an uninstrumented process and the floor in each process."

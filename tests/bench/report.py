@@ -18,6 +18,8 @@ rounds of *with us* minus *without us*, both in floors. Calls are thin: the real
 replaced by replies that it parsed beforehand, so that what is left is what wraps the call. The product runs as shipped:
 decision trace, spool and worker on, spans on, ledger at its default (`decision`). "Content" is message content on spans.
 """
+TIMES = "\u00d7"
+"""The unit of ratios."""
 _PACKAGES = ("amfs-otel", "openai", "amfs", "opentelemetry-sdk", "opentelemetry-distro", "wrapt", "psycopg")
 
 
@@ -28,7 +30,7 @@ class Figure:
     Attributes:
         what: What was measured.
         value: The figure; `None` where it could not be measured, and `note` says why.
-        unit: `×` (of the floor or of what `what` names), `µs`, `ms`, `s`, `KiB`, `MiB`, `bytes`, `%` or none.
+        unit: `TIMES` (the floor, or what `what` names), `µs`, `ms`, `s`, `KiB`, `MiB`, `bytes`, `%` or none.
         bar: What it should be at most, or at least; `None` where there is no bar.
         at_least: Which of the two.
         note: What helps to read it.

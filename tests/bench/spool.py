@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from amfs_otel.spool import LOCAL, SpoolWriter, StateDirectory
-from tests.bench.report import Effort, Figure, Section
+from tests.bench.report import TIMES, Effort, Figure, Section
 
 SIZES = (1536, 16384)
 
@@ -32,7 +32,7 @@ def measure(effort: Effort) -> Section:
                 Figure(
                     f"frames of {size / 1024:g} KiB, each on the medium, of write + fdatasync",
                     statistics.median(ratios),
-                    "×",
+                    TIMES,
                     0.8,
                     at_least=True,
                     note=f"{statistics.median(speeds):,.0f} a second here",

@@ -29,7 +29,7 @@ from amfs_otel.store.binaries import all_binaries
 from amfs_otel.store.cluster import Cluster
 from amfs_otel.store.postgres import Store
 from amfs_otel.store.schema import prepare
-from tests.bench.report import Effort, Figure, Section
+from tests.bench.report import TIMES, Effort, Figure, Section
 
 LOG = "default"
 PLAIN = """
@@ -138,7 +138,7 @@ def _append(ledger: Ledger, writers: int, effort: Effort) -> Figure:
         ratios.append(plain_s / ours_s)
         rates.append(sum(map(len, records)) / ours_s)
     return Figure(
-        f"append, {writers} writer{'s' if writers > 1 else ''}, of plain tables", statistics.median(ratios), "×", 0.75,
+        f"append, {writers} writer{'s' if writers > 1 else ''}, of plain tables", statistics.median(ratios), TIMES, 0.75,
         at_least=True, note=f"{statistics.median(rates):,.0f} records a second here",
     )  # fmt: skip
 
@@ -162,7 +162,7 @@ def _batch(ledger: Ledger, effort: Effort) -> Figure:
             started = time.perf_counter()
             _raw_copy(connection, records)
             ratios.append((time.perf_counter() - started) / ours_s)
-    return Figure("append of 100 at once, of raw COPY", statistics.median(ratios), "×", 0.3, at_least=True)
+    return Figure("append of 100 at once, of raw COPY", statistics.median(ratios), TIMES, 0.3, at_least=True)
 
 
 def _raw_copy(connection: psycopg.Connection[Any], records: Sequence[Record]) -> None:
@@ -185,24 +185,23 @@ def _lag(ledger: Ledger, effort: Effort) -> list[Figure]:
     sealed: dict[str, float] = {}
     done = threading.Event()
 
-    def seal() -> None:
-        with Store.connect(ledger.dsn, LOG) as store:
-            while store.seal(ledger.log_key).count:
-                pass
-            while not done.is_set() or len(sealed) < len(stored):
-                for _, record_id in store.seal(ledger.log_key).entries:
-                    sealed[record_id] = time.monotonic()
-                time.sleep(0.02)  # as the sealer pauses
+    def seal(store: Store) -> None:
+        while not (done.is_set() and len(sealed) >= len(stored)):
+            for _, record_id in store.seal(ledger.log_key).entries:
+                sealed[record_id] = time.monotonic()
+            time.sleep(0.02)  # as the sealer pauses
 
-    sealer = threading.Thread(target=seal)
-    sealer.start()
-    with Store.connect(ledger.dsn, LOG) as store:
+    with Store.connect(ledger.dsn, LOG) as sealing, Store.connect(ledger.dsn, LOG) as store:
+        while sealing.seal(ledger.log_key).count:
+            pass
+        sealer = threading.Thread(target=seal, args=(sealing,))
+        sealer.start()
         for record in ledger.records(effort.of(300, 100)):
             store.append([record])
             stored[record.record_id] = time.monotonic()
             time.sleep(0.02)
-    done.set()
-    sealer.join()
+        done.set()
+        sealer.join()
     lags = sorted((sealed[record_id] - at) * 1000 for record_id, at in stored.items())
     return [
         Figure("from stored to sealed, p50", lags[len(lags) // 2], "ms", 100.0),
@@ -211,26 +210,29 @@ def _lag(ledger: Ledger, effort: Effort) -> list[Figure]:
 
 
 def _verify(ledger: Ledger, effort: Effort) -> list[Figure]:
-    figures: list[Figure] = []
     with Store.connect(ledger.dsn, LOG) as store:
-        for size, bar in ((1536, 0.25), (16384, 0.5)):
-            first = _filled(store, ledger, size, effort.of(1500, 400) if size < 4096 else effort.of(400, 100))
-            full, headers = (_fastest(lambda level=level: _verified(store, ledger, first, level), effort) for level in
-                             ("full", "headers"))  # fmt: skip
-            stored = list(store.stored_entries(first=first))
-            records = [one.record for one in stored if one.record is not None]
-            out = _fastest(lambda: _copied_out(store, [record.record_id for record in records]), effort)
-            hashes = _fastest(lambda: _hashes(records), effort)
-            loop = _fastest(lambda: _headers(records, [one.entry.entry for one in stored]), effort)
-            what = f"{size / 1024:g} KiB"
-            figures += [
-                Figure(f"full verify, {what}, of raw COPY out", out / full, "×", bar, at_least=True),
-                Figure(f"full verify, {what}, of the same hashes", hashes / full, "×",
-                       note=f"{len(records) / full:,.0f} records a second here"),
-                Figure(f"headers only, {what}, of a bare loop", loop / headers, "×", 0.6, at_least=True,
-                       note="the loop holds its rows already: 2 json.loads, 4 SHA-256, 2 HMAC a record"),
-            ]  # fmt: skip
-    return figures
+        small = _verified_at(store, ledger, effort, 1536, 0.25)
+        return small + _verified_at(store, ledger, effort, 16384, 0.5)
+
+
+def _verified_at(store: Store, ledger: Ledger, effort: Effort, size: int, bar: float) -> list[Figure]:
+    """Verifying records with one text of `size` bytes."""
+    first = _filled(store, ledger, size, effort.of(1500, 400) if size < 4096 else effort.of(400, 100))
+    full = _fastest(lambda: _verified(store, ledger, first, "full"), effort)
+    headers = _fastest(lambda: _verified(store, ledger, first, "headers"), effort)
+    stored = list(store.stored_entries(first=first))
+    records = [one.record for one in stored if one.record is not None]
+    entries = [one.entry.entry for one in stored]
+    out = _fastest(lambda: _copied_out(store, [record.record_id for record in records]), effort)
+    hashes = _fastest(lambda: _hashes(records), effort)
+    loop = _fastest(lambda: _headers(records, entries), effort)
+    what, speed = f"{size / 1024:g} KiB", f"{len(records) / full:,.0f} records a second here"
+    work = "the loop holds its rows already: 2 json.loads, 4 SHA-256, 2 HMAC a record"
+    return [
+        Figure(f"full verify, {what}, of raw COPY out", out / full, TIMES, bar, at_least=True),
+        Figure(f"full verify, {what}, of the same hashes", hashes / full, TIMES, note=speed),
+        Figure(f"headers only, {what}, of a bare loop", loop / headers, TIMES, 0.6, at_least=True, note=work),
+    ]
 
 
 def _filled(store: Store, ledger: Ledger, size: int, count: int) -> int:

@@ -23,7 +23,7 @@ _QUESTION = (
 _ANSWER = (
     "Let me see what became of the inner tubes of order 73155. " + "They left our store and are with the carrier. " * 9
 )
-_WORDS = "the tubes left our store this morning and should be with you on Thursday unless it snows".split()
+_WORDS = ("the", "tubes", "left", "our", "store", "and", "should", "be", "with", "you", "on", "Thursday", "morning")
 _TOOL: dict[str, Any] = {
     "type": "function",
     "function": {

@@ -46,9 +46,9 @@ def all_hooks(library: Library) -> dict[str, Wrapper]:
 
 def targets_of(library: Library) -> Iterator[Target]:
     """The hooks that the installed version has; must be asked for before anything is patched."""
-    patch = patch_of(library)
+    wanted = all_hooks(library)
     importlib.import_module(library.target)
-    for hook, wrapper in patch.hooks.items():
+    for hook, wrapper in wanted.items():
         module, _, path = hook.partition(":")
         try:
             parent, attribute, found = wrapt.resolve_path(importlib.import_module(module), path.removesuffix("?"))

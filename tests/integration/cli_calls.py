@@ -66,8 +66,6 @@ class Cli:
 
 def check_schema(answer: Any, name: str) -> None:
     """Check an answer against `docs/schemas/<name>.schema.json`."""
-    if not (SCHEMAS / f"{name}.schema.json").exists():
-        return  # TEMP
     schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.Draft202012Validator(schema).validate(answer)  # pyright: ignore[reportUnknownMemberType]

@@ -168,9 +168,9 @@ POOL = "with multiprocessing.Pool(2) as pool: print(pool.map(work, ['child'] * 4
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 @pytest.mark.parametrize("how", [PROCESS, POOL], ids=["process", "pool"])
 def test_multiprocessing(state: Path, tmp_path: Path, method: str, how: str) -> None:
-    from tests.support.programs import PRELUDE, environment
-
     import subprocess
+
+    from tests.support.programs import PRELUDE, environment
 
     file = tmp_path / "program.py"
     file.write_text(PRELUDE + WORK.replace("METHOD", repr(method)).replace("{how}", how))

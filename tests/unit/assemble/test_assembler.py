@@ -58,7 +58,9 @@ class Desk:
                     self.traces.append(made)
 
     def window(self, agent: str = "agent", kind: RecordKind = RecordKind.DECISION) -> str:
-        facts = WindowFacts(new_record_id(time.time_ns()), kind, "a" * 32, agent, None, "session", False, time.time_ns())
+        facts = WindowFacts(
+            new_record_id(time.time_ns()), kind, "a" * 32, agent, None, "session", False, time.time_ns()
+        )
         self.put(WindowOpened(facts))
         return facts.record_id
 
@@ -273,7 +275,9 @@ def test_every_item_reads_back_as_it_was() -> None:
             assert back == item
 
 
-@pytest.mark.parametrize("frame", [b"", b"{}", b"[]", b'"x"', b'{"t":"Unknown"}', b'{"t":"WindowClosed"}', b"\xff", b"5"])
+@pytest.mark.parametrize(
+    "frame", [b"", b"{}", b"[]", b'"x"', b'{"t":"Unknown"}', b'{"t":"WindowClosed"}', b"\xff", b"5"]
+)
 def test_a_frame_that_is_none_of_ours_is_named(frame: bytes) -> None:
     with pytest.raises(FormatError, match="journal"):
         decoded(frame)

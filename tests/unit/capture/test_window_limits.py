@@ -151,9 +151,7 @@ def test_a_moved_step_in_flight_keeps_its_new_window_open(bench: Bench) -> None:
 
 def test_a_move_takes_the_flag_away_whenever_the_worker_looks(bench: Bench) -> None:
     tool("before")
-    capture.instant(
-        Kind.CONTEXT, "amfs_otel", {"label": "l"}, memory=capture.handle_session("amfs", "a", None)
-    )
+    capture.instant(Kind.CONTEXT, "amfs_otel", {"label": "l"}, memory=capture.handle_session("amfs", "a", None))
     (made,) = bench.traces()
     assert made.facts["coverage"] == {"events": 2, "joined": 0, "inferred": 0}
     assert [event.get("flags") for event in made.facts["events"]] == [None, None]

@@ -130,5 +130,3 @@ def test_frames_carried_into_a_new_segment_count_once(tmp_path: Path) -> None:
     assert len(segments) > 1
     (trace,) = orphans_of(segments, dead.state.spool_key()).traces
     assert len(trace.facts["events"]) == 5
-
-
