@@ -82,6 +82,7 @@ _lock = threading.RLock()
 _states: dict[str, PatchState] = {}
 _replaced: dict[str, list[_Replaced]] = {}
 _listening: dict[str, Callable[[], None]] = {}
+_unfinished: dict[str, list[Callable[[], None]]] = {}
 _registered: set[str] = set()
 
 
@@ -198,7 +199,18 @@ def _hook_when_imported(name: str, state: PatchState, target: str, wrapper: Wrap
                 if state.missing and state.state == "patched":
                     state.state = "partial"
 
-    wrapt.register_post_import_hook(imported, target.partition(":")[0])
+    module_name = target.partition(":")[0]
+    if getattr(getattr(sys.modules.get(module_name), "__spec__", None), "_initializing", False):
+        # Its import led to the library's, whose import led here: it has no classes yet.
+        _unfinished.setdefault(name, []).append(lambda: imported(None))
+    else:
+        wrapt.register_post_import_hook(imported, module_name)
+
+
+def settle(name: str) -> None:
+    """Wraps what could not be wrapped while its module was being imported; a patch calls it where it is first used."""
+    for retry in _unfinished.pop(name, ()):
+        retry()
 
 
 def wrap(name: str, parent: Any, attribute: str, wrapper: Wrapper) -> bool:

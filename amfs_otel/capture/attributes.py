@@ -77,6 +77,8 @@ _OTHERS: dict[str, str] = {
     "outcome_ref": semconv.AMFS_OUTCOME_REF,
     "outcome_type": semconv.AMFS_OUTCOME_TYPE,
     "score": semconv.AMFS_OUTCOME_SCORE,
+    "entity_path": semconv.AMFS_ENTRY_PATH,
+    "key": semconv.AMFS_ENTRY_KEY,
     "before": semconv.AMFS_CONFIDENCE_BEFORE,
     "after": semconv.AMFS_CONFIDENCE_AFTER,
     "direction": semconv.AMFS_CONFIDENCE_DIRECTION,
@@ -98,7 +100,9 @@ TABLES: dict[Kind, dict[str, str]] = {
 _LARGEST = 1e300
 """No NaN, no infinity and no int that has no float is at most this."""
 
-FLOATS = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty", "confidence", "score"})
+FLOATS = frozenset(
+    {"temperature", "top_p", "frequency_penalty", "presence_penalty", "confidence", "score", "before", "after"}
+)
 """Fields whose attribute is a double: callers write `temperature=0`."""
 
 OPERATIONS: dict[Kind, str] = {

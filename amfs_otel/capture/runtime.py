@@ -147,9 +147,12 @@ class Capture(Placing):
             ids = root.span.get_span_context()
             event.trace_id, event.span_id = ids.trace_id, ids.span_id
             if shown_as is not None and root.span.is_recording():
-                shown = self.masked(attributes.attributes_from_fields(event.kind, event.fields))
-                root.span.add_event(shown_as, shown, timestamp=event.start_ns)
+                guard.run("spans", self._show_instant, root.span, shown_as, event)
         self.windows.place(window, event, place, provisional=provisional, step=False)
+
+    def _show_instant(self, root: Span, shown_as: str, event: Event) -> None:
+        shown = self.masked(attributes.attributes_from_fields(event.kind, event.fields))
+        root.add_event(shown_as, shown, timestamp=event.start_ns)
 
     def _event(
         self, kind: Kind, source: str, fields: dict[str, Any], start_ns: int, inside: Step | None = None
@@ -231,7 +234,9 @@ class Capture(Placing):
 
     def _shown(self, value: Any) -> Any:
         if type(value) is not str:
-            return [self._shown(item) for item in value] if type(value) in (list, tuple) else value
+            if type(value) not in (list, tuple):
+                return value
+            return [self._shown(item) if type(item) is str else item for item in value]
         known = self._masked.get(value)
         if known is None:
             known = self.masker.identifier(clean_text(cut_between_words(value, SPAN_NAME_CHARACTERS))[0])

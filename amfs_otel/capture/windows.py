@@ -220,11 +220,8 @@ class Windows:
         window.last_s = time.monotonic()
         if provisional:
             window.provisional.setdefault(place.context, []).append(placed)
-        if step:
-            window.steps_open += 1
-            self._sink.put(EventOpened(window.record_id, event))
-        else:
-            self._sink.put(EventClosed(window.record_id, event))
+        window.steps_open += step
+        self._sink.put((EventOpened if step else EventClosed)(window.record_id, event))
         return placed
 
     def ended(self, placed: Placed) -> None:
@@ -234,6 +231,8 @@ class Windows:
             window.steps_open -= 1
             window.last_s = time.monotonic()
             self._sink.put(EventClosed(window.record_id, placed.event))
+            # What may still move needs no more: the list of provisional events would keep all texts alive.
+            placed.event = Event(placed.event.kind, placed.event.id, placed.event.seq, placed.event.start_ns, "", {})
 
     # -- opening and closing -----------------------------------------------------------------------------------
 

@@ -5,12 +5,13 @@ stored for 24 hours where nobody seals. Where reading stopped is only remembered
 """
 
 import itertools
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from amfs_otel import spool
+from amfs_otel import guard, spool
 from amfs_otel.assemble.assembler import DecisionTrace
 from amfs_otel.assemble.gaps import Gap, trace_from_gap
 from amfs_otel.assemble.journal import frame_id
@@ -19,7 +20,7 @@ from amfs_otel.assemble.records import Origin, record_from_trace
 from amfs_otel.chain.keys import SigningKey
 from amfs_otel.chain.record import Record, record_from_bytes, record_to_bytes
 from amfs_otel.drain.adopt import Orphans, gap_from_damage, orphans_of
-from amfs_otel.errors import FormatError
+from amfs_otel.errors import FormatError, SpoolError
 from amfs_otel.settings import LedgerContent, Settings
 from amfs_otel.spool import Damage, Frame, Segment, StateDirectory
 from amfs_otel.store.postgres import Store
@@ -100,7 +101,13 @@ class Courier:
                 self._retire_if_done(store, segment, spool.retire)
         if others:
             for writer in dict.fromkeys(s.writer for s in segments if not s.alive and s.writer != own):
-                self._adopt(store, next(s for s in segments if s.writer == writer), done)
+                try:
+                    self._adopt(store, next(s for s in segments if s.writer == writer), done)
+                except SpoolError as error:
+                    # One unreadable file must not keep everybody else's records waiting.
+                    guard.once(
+                        f"adopt:{writer}", logging.WARNING, "amfs-otel: left by a dead process and kept: %s", error
+                    )
         return done
 
     def _segment(self, store: Store, segment: Segment, done: Delivered) -> None:

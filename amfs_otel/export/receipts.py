@@ -141,7 +141,8 @@ def _from_chain(head: Mapping[str, Any], record: Record, entry: Entry) -> dict[s
 
 
 _FROM_FACTS = {"closed_by": semconv.AMFS_CLOSED_BY, "status": semconv.AMFS_STATUS}
-_TIMES = {"started_ns": semconv.AMFS_WINDOW_STARTED_AT, "ended_ns": semconv.AMFS_WINDOW_ENDED_AT}
+_TIMES = {"started_us": semconv.AMFS_WINDOW_STARTED_AT, "ended_us": semconv.AMFS_WINDOW_ENDED_AT}
+_LAST_US = ((1 << 63) - 1) // 1000
 _TOKENS = {"input_tokens": semconv.AMFS_TOKENS_INPUT, "output_tokens": semconv.AMFS_TOKENS_OUTPUT}
 
 
@@ -185,6 +186,6 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
-def _time(ns: object) -> str | None:
-    """A time as records write it; None for what is none."""
-    return timestamp_from_ns(ns) if type(ns) is int and 0 <= ns < 1 << 63 else None
+def _time(us: object) -> str | None:
+    """A time as headers write it; None for what is none."""
+    return timestamp_from_ns(us * 1000) if type(us) is int and 0 <= us <= _LAST_US else None

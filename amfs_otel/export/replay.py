@@ -220,6 +220,6 @@ def _step_span(
         attributes=attributes,
         start_ns=start_ns,
         end_ns=max(start_ns, step.end_ns or 0),
-        kind=span_kind(step.kind),
+        kind=span_kind(step.kind, fields),
         error=step.error_type is not None,
     )

@@ -3,7 +3,7 @@
 Two readers, both by duck typing and both tolerant, because the second kind of object is not ours:
 
 - `told_from_facts`: a document of a record (`.head` and `.facts`, as the read side makes it). Exact: order, parents,
-  times to the nanosecond.
+  times to the microsecond.
 - `told_from_decision_trace`: whatever has upstream AMFS's field names, as attributes or as keys: a `DecisionTrace`, its
   dump, a Pro `ImmutableDecisionTrace`, or the answer of `explain --json`.
 
@@ -21,6 +21,7 @@ from amfs_otel.model import FIELDS, FieldClass, Kind
 
 _KINDS = frozenset(Kind)
 _TEXTS = (FieldClass.DECISION, FieldClass.MESSAGE)
+_LAST_US = ((1 << 63) - 1) // 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,8 @@ def told_from_facts(head: Mapping[str, Any], facts: Mapping[str, Any]) -> ToldTr
         content_hash=_word(head, "content_hash"),
         origin=(trace, span) if trace and span and _is_hex(trace + span) else None,
         service=_Source(facts).inner("origin").word("service"),
-        started_ns=_integer(facts, "started_ns"),
-        ended_ns=_integer(facts, "ended_ns"),
+        started_ns=_ns_of(facts, "started_us"),
+        ended_ns=_ns_of(facts, "ended_us"),
         attributes=_known(
             {
                 semconv.AMFS_RECORD_ID: _word(head, "id"),
@@ -101,8 +102,8 @@ def _step_from_event(event: Any) -> ToldStep | None:
     failed = _word(event, "status") == "error"
     return ToldStep(
         Kind(kind),
-        _integer(event, "start_ns"),
-        _integer(event, "end_ns"),
+        _ns_of(event, "start_us"),
+        _ns_of(event, "end_us"),
         {name: value for name, value in event.items() if FIELDS.get(name) not in _TEXTS and _is_plain(value)},
         (_word(event, "error_type") or semconv.ERROR_TYPE_OTHER) if failed else None,
         _word(event, "id") or "",
@@ -257,6 +258,12 @@ def _word(values: Any, name: str) -> str | None:
 def _integer(values: Any, name: str) -> int | None:
     value = _Source(values).get(name)
     return value if type(value) is int and 0 <= value < 1 << 63 else None
+
+
+def _ns_of(values: Any, name: str) -> int | None:
+    """A record's time, which is in microseconds."""
+    us = _integer(values, name)
+    return None if us is None or us > _LAST_US else us * 1000
 
 
 def _is_hex(text: str) -> bool:

@@ -93,7 +93,7 @@ def evidence_of_outcome(
     entries = [name for name in dict.fromkeys(named or causal) if _fits(name)]
     success = outcome.event.get("outcome_type") == "success"
     confidence = SUCCESS_CONFIDENCE if success else OTHER_CONFIDENCE
-    when = moment(outcome.event.get("end_ns")) or moment(outcome.event.get("start_ns")) or fallback
+    when = moment(outcome.event.get("end_us")) or moment(outcome.event.get("start_us")) or fallback
     ref = word(outcome.event.get("outcome_ref"))
     found: list[Evidence] = []
     if ref is not None and _fits(ref):
@@ -141,7 +141,7 @@ def _fits(name: str) -> bool:
 def _merged(owner: str, seen: Iterable[tuple[Edge, Step]], fallback: datetime) -> list[Evidence]:
     times: dict[Edge, tuple[datetime, datetime]] = {}
     for edge, step in seen:
-        when = moment(step.event.get("end_ns")) or moment(step.event.get("start_ns")) or fallback
+        when = moment(step.event.get("end_us")) or moment(step.event.get("start_us")) or fallback
         first, last = times.get(edge, (when, when))
         times[edge] = min(first, when), max(last, when)
     return [Evidence(owner, edge, 1.0, first, last) for edge, (first, last) in times.items()]

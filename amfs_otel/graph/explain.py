@@ -95,9 +95,9 @@ def _identity(document: Document) -> dict[str, Any]:
         "parent_hash": document.parent_hash,
         "signature": record.signature.hex(),
         "signing_key_id": document.head.get("signing_key_id"),
-        "session_started_at": rfc3339(facts.get("started_ns")),
-        "session_ended_at": rfc3339(facts.get("ended_ns")),
-        "session_duration_ms": span_ms(facts.get("started_ns"), facts.get("ended_ns")),
+        "session_started_at": rfc3339(facts.get("started_us")),
+        "session_ended_at": rfc3339(facts.get("ended_us")),
+        "session_duration_ms": span_ms(facts.get("started_us"), facts.get("ended_us")),
         "events": len(items(facts["events"])) if "events" in facts else None,
     }
 

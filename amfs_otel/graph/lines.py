@@ -56,7 +56,7 @@ class _Words:
         """``entity_path/key v3``."""
         words: list[Word] = [self.name(item["entity_path"], "entity_path")]
         if item["entity_path"] is not None or item["key"] is not None:
-            words += [("/", ""), self.name(item["key"], "key")]
+            words.extend((("/", ""), self.name(item["key"], "key")))
         return words if item["version"] is None else [*words, (f" v{item['version']}", "")]
 
 

@@ -49,7 +49,7 @@ def cost_of(call: Mapping[str, Any]) -> tuple[float | None, str]:
         return None, UNPRICED
     cost = None
     for name in dict.fromkeys((model, word(call.get("model")) or model)):
-        cost = _priced(usage, name, word(call.get("provider")), moment(call.get("start_ns")))
+        cost = _priced(usage, name, word(call.get("provider")), moment(call.get("start_us")))
         if cost is not None:
             return float(cost), _table().name
     return None, UNPRICED

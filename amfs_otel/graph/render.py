@@ -85,7 +85,7 @@ def show_text(answer: Answer) -> Text:
         title = f"{event['step']:>4}  {event['kind']}"
         took = "" if event["duration_ms"] is None else f", {event['duration_ms']:g} ms"
         text.append(_clean(f"\n{title}"), "bold cyan").append(_clean(f"  {event['started_at'] or '—'}{took}  "), "dim")
-        text.append_text(_coloured(_clean(str(event["status"])))).append("\n")
+        text.append_text(_coloured(event["status"])).append("\n")
         hidden = ("step", "kind", "started_at", "duration_ms", "status", "event_id", "parent", "span_id", "step_status")
         for key, value in event.items():
             if key not in hidden:
@@ -109,7 +109,7 @@ def _heading(answer: Answer) -> Iterator[Text]:
     newest = answer["outcomes"][0]["outcome_type"] if answer["outcomes"] else None
     head = Text(_clean(answer["outcome_ref"] or f"record …{answer['record_id'][-8:]}"), "bold")
     if newest is not None:
-        head.append("  ").append_text(_coloured(_clean(newest)))
+        head.append("  ").append_text(_coloured(newest))
     yield head
     who = f"{answer['agent_id'] or '(name erased)'} ({short_session(answer['session_id'])})"
     took = answer["session_duration_ms"]
@@ -131,7 +131,7 @@ def _line(line: Line) -> Text:
         if isinstance(words, Mapping):
             text.append(_clean(withheld_note(words)), "yellow")
         elif kind == "state":
-            text.append_text(_coloured(_clean(words)))
+            text.append_text(_coloured(words))
         else:
             text.append(_clean(words), "bold" if kind == "name" else "")
     return text
@@ -167,11 +167,11 @@ def _compact(value: Any) -> str:
 def _outcome(ref: str | None, outcome_type: str | None) -> Text:
     if ref is None and outcome_type is None:
         return Text("—", "dim")
-    return Text(_clean(ref or "(erased)")).append(" ").append_text(_coloured(_clean(outcome_type or "")))
+    return Text(_clean(ref or "(erased)")).append(" ").append_text(_coloured(outcome_type or ""))
 
 
 def _coloured(words: str | None, style: str = "") -> Text:
-    text = Text(words or "—", style)
+    text = Text("—" if words is None else _clean(words), style)
     for word in _GOOD:
         text.highlight_regex(rf"\b{word}\b", "green")
     text.highlight_regex(rf"\b(?:\w+_)?(?:{'|'.join(_BAD)})\b", "red")

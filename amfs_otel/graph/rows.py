@@ -101,8 +101,8 @@ def _step_row(document: Document, step: Step, item: dict[str, Any], causal: bool
         "agent_id": _short(step.agent),
         "status": _short(event.get("status")),
         "error_type": _short(event.get("error_type")),
-        "started_at": moment(event.get("start_ns")),
-        "ended_at": moment(event.get("end_ns")),
+        "started_at": moment(event.get("start_us")),
+        "ended_at": moment(event.get("end_us")),
         "duration_ms": step.duration_ms,
         "entry": entry if entry is not None and len(entry) <= NAME_CHARACTERS else None,
         "version": _count(event.get("version_after" if changed else "version")),
@@ -123,7 +123,7 @@ def _step_row(document: Document, step: Step, item: dict[str, Any], causal: bool
 
 def _decision_row(document: Document, steps: Sequence[Step], rows: Sequence[Row]) -> Row:
     facts = document.facts
-    start, end = facts.get("started_ns"), facts.get("ended_ns")
+    start, end = facts.get("started_us"), facts.get("ended_us")
     priced = [row["cost_usd"] for row in rows if row["cost_usd"] is not None]
     names = resolved({"agent_id": facts.get("agent"), "session_id": facts.get("session_id")})
     return {

@@ -9,7 +9,7 @@ from amfs_otel.graph.steps import steps_of
 from amfs_otel.graph.texts import resolved
 from amfs_otel.graph.times import rfc3339
 
-_ELSEWHERE = ("events", "schema", "started_ns", "ended_ns")
+_ELSEWHERE = ("events", "schema", "started_us", "ended_us")
 
 
 def shown_record(document: Document, amendments: Iterable[Document] = ()) -> dict[str, Any]:
@@ -55,6 +55,6 @@ def shown_record(document: Document, amendments: Iterable[Document] = ()) -> dic
 def _times(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: rfc3339(facts[source])
-        for name, source in (("started_at", "started_ns"), ("ended_at", "ended_ns"))
+        for name, source in (("started_at", "started_us"), ("ended_at", "ended_us"))
         if source in facts
     }

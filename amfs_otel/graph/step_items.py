@@ -63,7 +63,7 @@ def external_context(step: Step) -> dict[str, Any]:
             "label": said(event.get("label")),
             "summary": event.get("summary"),
             "source": said(event.get("source_name")),
-            "recorded_at": rfc3339(event.get("recorded_ns")) or step.at,
+            "recorded_at": rfc3339(event.get("recorded_us")) or step.at,
             "automatic": flag(event.get("automatic")),
         },
     )
@@ -166,7 +166,7 @@ def llm_call(step: Step) -> dict[str, Any]:
     return _located(
         step,
         {
-            "call_id": event.get("id"),
+            "call_id": said(event.get("id")),
             "model": said(event.get("model")),
             "provider": said(event.get("provider")),
             "input_tokens": integer(event.get("input_tokens")),
@@ -277,7 +277,7 @@ def outcome(step: Step, record_id: str) -> dict[str, Any]:
 
 def bare_event(step: Step) -> dict[str, Any]:
     """Any event, all its own fields: what ``show`` prints, and the detail of kinds that `explain` does not name."""
-    known = {"id", "kind", "seq", "start_ns", "end_ns", "status", "parent", "trace", "span", "agent"}
+    known = {"id", "kind", "seq", "start_us", "end_us", "status", "parent", "trace", "span", "agent"}
     return _located(step, {key: value for key, value in step.event.items() if key not in known})
 
 

@@ -44,17 +44,17 @@ class Step:
     @property
     def at(self) -> str | None:
         """When it ended, else when it started: RFC 3339."""
-        return rfc3339(self.event.get("end_ns")) or rfc3339(self.event.get("start_ns"))
+        return rfc3339(self.event.get("end_us")) or rfc3339(self.event.get("start_us"))
 
     @property
     def started_at(self) -> str | None:
         """When it started: RFC 3339."""
-        return rfc3339(self.event.get("start_ns"))
+        return rfc3339(self.event.get("start_us"))
 
     @property
     def duration_ms(self) -> float | None:
         """How long it took, None where it has no duration or never ended."""
-        return span_ms(self.event.get("start_ns"), self.event.get("end_ns"))
+        return span_ms(self.event.get("start_us"), self.event.get("end_us"))
 
     @property
     def is_infrastructure(self) -> bool:

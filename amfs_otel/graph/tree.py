@@ -51,7 +51,7 @@ def branch(
         "relation": "read" if reads else "wrote",
         "read_at": reads[-1].at if reads else None,
         "version": integer(reads[-1].event.get("version")) if reads else None,
-        "started_at": rfc3339(facts.get("started_ns")),
+        "started_at": rfc3339(facts.get("started_us")),
         "consulted": _named(context_name(step.event) for step in steps if step.kind == Kind.CONTEXT),
         "called": _named(tool_name(step.event) for step in steps if step.kind == Kind.TOOL_CALL),
         "wrote": _named(_written_name(step, entry) for step in writes),

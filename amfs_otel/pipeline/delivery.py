@@ -165,6 +165,8 @@ class Delivery:
                 with self._passed:
                     asked = self._asked
                 wait_s = guard.run("drain", self._pass)
+                if wait_s is None:
+                    wait_s = self._failed("an internal error", RETRY_S[-1])
                 with self._passed:
                     self._answered = asked
                     self._passed.notify_all()
@@ -224,8 +226,12 @@ class Delivery:
         assert self._dsn is not None
         store = Store.connect(self._dsn, self._settings.log)
         state = store.schema_state()
-        if not state.present or store.log_uid() is None:
-            self.problem = f"the database is not prepared for the log {self._settings.log}"
+        if not state.present or state.outdated or store.log_uid() is None:
+            self.problem = (
+                f"the schema of the database is of version {state.version}, older than {state.newest}"
+                if state.outdated
+                else f"the database is not prepared for the log {self._settings.log}"
+            )
             guard.once(
                 "unprepared",
                 logging.WARNING,
@@ -257,7 +263,12 @@ class Delivery:
             self.refused += done.refused
             if others:
                 self._others_at = time.monotonic()
-        self._seal(store)
+        try:
+            self._seal(store)
+        except StoreUnavailable:
+            raise
+        except AmfsOtelError as error:
+            guard.once("seal", logging.WARNING, "amfs-otel: records are stored and not sealed: %s", error)
 
     def _seal(self, store: "Store") -> None:
         from amfs_otel.drain.sealing import seal_all

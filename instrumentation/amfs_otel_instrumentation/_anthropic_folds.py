@@ -59,12 +59,10 @@ class MessageFold:
 
     def _take_piece(self, event: Fields) -> None:
         delta = _members(event.get("delta"))
-        names = _PIECES.get(cast("Any", delta.get("type")))
-        if names is None:
-            return
-        index = event.get("index")
+        kind, index = delta.get("type"), event.get("index")
+        names = _PIECES.get(kind) if type(kind) is str else None
         block = self._blocks.get(index) if type(index) is int else None
-        if block is not None:
+        if names is not None and block is not None:
             block.member = names[1]
             block.pieces.append(delta.get(names[0]))
 

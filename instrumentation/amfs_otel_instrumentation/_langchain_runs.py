@@ -11,7 +11,7 @@ from uuid import UUID
 
 from opentelemetry import context
 
-from amfs_otel import capture, guard
+from amfs_otel import capture, guard, instrumentor
 from amfs_otel.capture import AnnouncedCall, Step
 
 SOURCE = "langchain"
@@ -53,6 +53,7 @@ _runs: dict[str, Run] = {}
 
 def begun(run_id: UUID, parent_run_id: UUID | None) -> Run:
     """The run `run_id`, known from now on; a part of what its parent is a part of."""
+    instrumentor.settle(SOURCE)
     key, outer = str(run_id), _runs.get(str(parent_run_id))
     run = Run(None, None)
     if outer is not None:

@@ -9,6 +9,7 @@ each operation of a bare `batch` is one.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 from amfs_otel import capture, guard, instrumentor
@@ -29,6 +30,9 @@ SOURCE = "langgraph"
 REMEMBERED_CHECKPOINTS = 1024
 
 Wrapper = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], Any]
+
+_gathering: ContextVar[bool] = ContextVar("amfs_otel_langgraph_gathering", default=False)
+"""Set for good in the context of a store's task that asks for what its asynchronous methods were asked."""
 
 _MEMORY = frozenset({Kind.MEMORY_READ, Kind.MEMORY_QUERY, Kind.MEMORY_WRITE})
 _METHODS = ("get", "search", "put", "delete", "list_namespaces")
@@ -95,11 +99,14 @@ class _Batch:
 
 
 def _is_within(store: Any) -> bool:
-    """Whether a public method of the store is running, in this context or through the task that gathers its calls."""
-    if capture.inside(SOURCE, _MEMORY):
+    """Whether a public method of a store is running, in this context or through the task that gathers such calls."""
+    if capture.inside(SOURCE, _MEMORY) or _gathering.get():
         return True
     gatherer = getattr(store, "_task", None)
-    return isinstance(gatherer, asyncio.Task) and _current_task() is gatherer
+    if not isinstance(gatherer, asyncio.Task) or _current_task() is not gatherer:
+        return False
+    _gathering.set(True)
+    return True
 
 
 def _current_task() -> Any:

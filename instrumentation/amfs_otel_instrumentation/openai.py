@@ -128,12 +128,12 @@ _places: dict[int, tuple[Any, type, Fields]] = {}
 
 def _where(client: Any) -> Fields:
     """Provider and server of a client, remembered by its base URL, an object that nobody changes."""
-    url = client.base_url
+    url = client._base_url  # noqa: SLF001  the public property computes anew each time
     known = _places.get(id(url))
     if known is None or known[0] is not url or known[1] is not client.__class__:
         if len(_places) >= REMEMBERED_PLACES:
             _places.clear()
-        known = _places[id(url)] = (url, client.__class__, _where_is(client, url))
+        known = _places[id(url)] = (url, client.__class__, _where_is(client, client.base_url))
     return known[2]
 
 

@@ -9,7 +9,7 @@ import time
 
 from tests.bench import calls, memory, outage, peers, spool, startup, store
 from tests.bench.processes import ROOT
-from tests.bench.report import Effort, Measure, page
+from tests.bench.report import Effort, Measure, Section, page
 
 PARTS: dict[str, Measure] = {
     "calls": calls.measure,
@@ -40,7 +40,7 @@ def main() -> int:
     if options.peers:
         chosen["peers"] = peers.measure
     before = os.getloadavg()[0]
-    sections = []
+    sections: list[Section] = []
     for name, measure in chosen.items():
         started = time.monotonic()
         section = measure(Effort(options.quick))

@@ -104,7 +104,11 @@ def _openlit(content: bool) -> None:
 def _langfuse(content: bool) -> None:
     sdk = importlib.import_module("tests.bench.pipeline")
     langfuse = importlib.import_module("langfuse")
-    mask = None if content else (lambda **_: None)
+
+    def nothing(**_: object) -> None:
+        return None
+
+    mask = None if content else nothing
     langfuse.Langfuse(
         public_key="pk-bench", secret_key="sk-bench", base_url="http://127.0.0.1:9", mask=mask,
         span_exporter=sdk.exporter,

@@ -12,11 +12,19 @@ def measure(effort: Effort) -> Section:
     section.figures.append(_over_the_sdk(effort))
     calls, streams = effort.of(20_000, 3_000), effort.of(2_000, 1_000)
     for what, workload, number in (("calls", "chat", calls), ("streams dropped unread", "stream_dropped", streams)):
-        with Process(Variant("amfs_otel", ("--content",))) as process:
-            grown = process.ask("growth", workload=workload, calls=number)
-        note = f"content on, after the first tenth, from {grown['before'] / 1024:.0f} MiB"
+        grown = _growth(workload, number, session=20)
+        note = f"content on, a session around each 20, after the first tenth, from {grown['before'] / 1024:.0f} MiB"
         section.figures.append(Figure(f"growth over {number:,} {what}", grown["growth"], "KiB", 512.0, note=note))
+    held = _growth("chat", effort.of(5_000, 2_000), session=0)
+    each = held["growth"] / (effort.of(5_000, 2_000) * 0.9)
+    note = "content on, a bare loop: its one decision trace stays open until 10,000 steps or 5 idle minutes"
+    section.figures.append(Figure("what an open decision trace holds, a call", each, "KiB", note=note))
     return section
+
+
+def _growth(workload: str, calls: int, session: int) -> dict[str, float]:
+    with Process(Variant("amfs_otel", ("--content",))) as process:
+        return process.ask("growth", workload=workload, calls=calls, session=session)
 
 
 def _over_the_sdk(effort: Effort) -> Figure:

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from tests.bench.environments import mirror
@@ -51,7 +51,7 @@ def measure(effort: Effort) -> Section:
 def _one(pythons: dict[str, Path], what: str, kind: str, effort: Effort) -> list[Figure]:
     medians: dict[str, list[float]] = {name: [] for name in pythons}
     ends: dict[str, list[float]] = {name: [] for name in pythons}
-    for _ in range(effort.of(3, 1)):
+    for _ in range(effort.of(2, 1)):
         for name, python in pythons.items():
             with dead_end(kind) as port:
                 median, end = _run(python, _environment(what, port))
@@ -99,7 +99,7 @@ def _run(python: Path, environment: dict[str, str]) -> tuple[float, float]:
 
 
 @contextlib.contextmanager
-def dead_end(kind: str) -> Iterator[int]:
+def dead_end(kind: str) -> Generator[int]:
     """A port at which nothing good happens: connections are refused, or accepted and never answered."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

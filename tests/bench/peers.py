@@ -12,16 +12,7 @@ from tests.bench.workloads import LONG_CHUNKS, SHORT_CHUNKS
 
 BEST = "genai"
 SHARE = 0.6
-_HEADINGS = [
-    "",
-    "chat off ×",
-    "chat on ×",
-    "50 at once off ×",
-    "per chunk off ×",
-    "per chunk on ×",
-    "OTLP bytes off",
-    "on",
-]
+_HEADINGS = ["in floors", "chat off", "on", "50 at once off", "per chunk off", "on", "OTLP bytes off", "on"]
 
 
 def measure(effort: Effort) -> Section:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 import platform
 from collections.abc import Callable, Sequence
@@ -124,7 +124,7 @@ def page(sections: Sequence[Section], *, names: Sequence[str], quick: bool, load
 
 
 def _machine(load: tuple[float, float]) -> str:
-    day = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    day = dt.datetime.now(tz=dt.UTC).date().isoformat()
     versions = ", ".join(f"{name} {found}" for name in _PACKAGES if (found := _version(name)) is not None)
     return (
         f"Measured {day} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores, load average "

@@ -36,7 +36,7 @@ def measure(effort: Effort) -> Section:
                     0.8,
                     at_least=True,
                     note=f"{statistics.median(speeds):,.0f} a second here",
-                )  # fmt: skip
+                )
             )
     return section
 

@@ -11,7 +11,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,10 +20,14 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
+from psycopg import sql
 
-from amfs_otel.chain.record import PartInput, Record, make_record, new_record_id
 from amfs_otel.chain.keys import Key, KeyRing
+from amfs_otel.chain.record import PartInput, Record, make_record, new_record_id, record_to_bytes
 from amfs_otel.chain.verify import LogVerifier
+from amfs_otel.drain.deliver import Courier
+from amfs_otel.settings import Settings
+from amfs_otel.spool import LOCAL, SpoolWriter, StateDirectory
 from amfs_otel.store.account import own, server_account
 from amfs_otel.store.binaries import all_binaries
 from amfs_otel.store.cluster import Cluster
@@ -70,7 +74,7 @@ class Ledger:
 
 
 @contextmanager
-def server() -> Iterator[Ledger]:
+def server() -> Generator[Ledger]:
     """A server with our own settings, durable as they are, gone afterwards."""
     binaries, account = next(iter(all_binaries())), server_account()
     home = Path(tempfile.mkdtemp(prefix="amfs-otel-bench-", dir="/tmp"))
@@ -99,6 +103,7 @@ def measure(effort: Effort) -> Section:
             section.figures.append(_append(ledger, writers, effort))
         section.figures.append(_batch(ledger, effort))
         section.figures += _lag(ledger, effort)
+        section.figures += _drain(ledger, effort)
         section.figures += _verify(ledger, effort)
         with psycopg.connect(ledger.dsn) as connection:
             version = connection.info.server_version // 10000
@@ -209,6 +214,29 @@ def _lag(ledger: Ledger, effort: Effort) -> list[Figure]:
     ]
 
 
+def _drain(ledger: Ledger, effort: Effort) -> list[Figure]:
+    """Spooled records into the store, delivered twice as after a crash between delivery and tidying up."""
+    count = effort.of(1000, 300)
+    records = ledger.records(count)
+    with tempfile.TemporaryDirectory(prefix="amfs-otel-bench-") as home:
+        state = StateDirectory(Path(home) / "state")
+        settings = Settings(state_dir=state.path, program="bench", log=LOG)
+        with SpoolWriter(state, LOCAL) as writer, Store.connect(ledger.dsn, LOG) as store:
+            for record in records:
+                writer.append("records", UUID(record.record_id).bytes, record_to_bytes(record))
+            writer.sync()
+            started = time.perf_counter()
+            first = Courier(settings, state, LOCAL, ledger.writer_key).deliver(store, own=writer.name, others=False)
+            seconds = time.perf_counter() - started
+            again = Courier(settings, state, LOCAL, ledger.writer_key).deliver(store, own=writer.name, others=False)
+            there = len(store.places([record.record_id for record in records]))
+    speed = f"{count / seconds:,.0f} records a second here"
+    return [
+        Figure(f"drain of {count:,} spooled records: lost", float(count - there), "", 0.0, note=speed),
+        Figure("the same spool drained again: doubled", float(first.stored + again.stored - count), "", 0.0),
+    ]
+
+
 def _verify(ledger: Ledger, effort: Effort) -> list[Figure]:
     with Store.connect(ledger.dsn, LOG) as store:
         small = _verified_at(store, ledger, effort, 1536, 0.25)
@@ -269,7 +297,9 @@ def _verified(store: Store, ledger: Ledger, first: int, level: Any) -> None:
 
 def _copied_out(store: Store, record_ids: Sequence[str]) -> None:
     for table, key in (("record", "id"), ("part", "record")):
-        text = f"COPY (SELECT * FROM amfs_otel.{table} WHERE {key} = ANY (%s::uuid[])) TO STDOUT (FORMAT BINARY)"
+        text = sql.SQL("COPY (SELECT * FROM {} WHERE {} = ANY (%s::uuid[])) TO STDOUT (FORMAT BINARY)").format(
+            sql.Identifier("amfs_otel", table), sql.Identifier(key)
+        )
         with store.connection.cursor().copy(text, (list(record_ids),)) as copy:
             for _ in copy:
                 pass

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,8 @@ class Worker:
         exporter = self._pipeline.exporter
         call = self._workload(workload).call
         self._pipeline.flush()
-        exporter.kept = kept = []
+        kept: list[Any] = []
+        exporter.kept = kept
         for _ in range(calls):
             call()
         gc.collect()
@@ -117,15 +118,24 @@ class Worker:
             "attributes": sum(len(span.attributes or ()) for span in chats) / len(chats),
         }
 
-    def growth(self, workload: str, calls: int) -> dict[str, Any]:
-        """KiB of resident memory after a tenth of `calls` and at the end, all that was captured being durable."""
+    def growth(self, workload: str, calls: int, session: int) -> dict[str, Any]:
+        """KiB of resident memory after a tenth of `calls` and at the end, all that was captured being durable.
+
+        A session of ours stands around each `session` calls, so that decision traces close; 0: around none.
+        """
         call = self._workload(workload).call
-        for _ in range(calls // 10):
-            call()
+        product = sys.modules["amfs_otel"]
+
+        def made(count: int) -> None:
+            for _ in range(count // max(1, session)):
+                with product.session("bench-agent") if session else contextlib.nullcontext():
+                    for _ in range(max(1, session)):
+                        call()
+
+        made(calls // 10)
         self._settle()
         before = resident_kib()
-        for _ in range(calls - calls // 10):
-            call()
+        made(calls - calls // 10)
         self._settle()
         return {"before": before, "growth": resident_kib() - before}
 
@@ -202,7 +212,7 @@ def worker_cpu_ns() -> int:
 
 
 @contextlib.contextmanager
-def answers() -> Iterator[Any]:
+def answers() -> Generator[Any]:
     """The real standard output, for our lines alone: some instrumentations print banners."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as output:
         os.dup2(2, 1)

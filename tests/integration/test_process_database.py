@@ -224,6 +224,20 @@ def test_somebody_elses_database_is_left_alone(state: Path, database: str) -> No
         assert connection.execute("SELECT count(*) FROM amfs_otel.record").fetchone() == (0,)
 
 
+def test_an_older_schema_of_ours_is_one_warning_and_a_spool(state: Path, one_ledger: Ledger) -> None:
+    one_ledger.sql("CREATE TABLE kept AS SELECT * FROM amfs_otel.schema_migration")
+    one_ledger.sql("DELETE FROM amfs_otel.schema_migration WHERE number > 1")
+    done = ran(THREE, state, **keyed(one_ledger))
+    assert done.code == 0
+    assert "older" in done.err
+    assert "amfs-otel init" in done.err
+    assert len(spooled(state)) == 4
+    assert stored(one_ledger) == []
+    one_ledger.sql("INSERT INTO amfs_otel.schema_migration SELECT * FROM kept WHERE number > 1")
+    drain(one_ledger, state)
+    assert len(stored(one_ledger)) == sealed(one_ledger) == 4
+
+
 def test_the_fallback_dsn_is_used_only_where_our_schema_is(state: Path, one_ledger: Ledger, database: str) -> None:
     keys = keyed(one_ledger)
     keys.pop("AMFS_OTEL_DSN")
@@ -266,8 +280,25 @@ def test_another_log_key_than_the_log_announced_seals_nothing(state: Path, one_l
     done = ran(THREE, state, **{**keyed(one_ledger), "AMFS_OTEL_LOG_KEY": f"hex:{'cd' * 32}"})
     assert done.code == 0
     assert "Traceback" not in done.err
+    assert done.err.count("not sealed") == 1
+    assert done.out.startswith("True"), "what could be done was done"
     assert len(stored(one_ledger)) == 4
     assert sealed(one_ledger) == 0
+
+
+def test_a_file_that_cannot_be_read_keeps_nobody_else_waiting(state: Path, one_ledger: Ledger) -> None:
+    ran(THREE, state, **{**keyed(one_ledger), "AMFS_OTEL_DSN": as_nobody(one_ledger)})
+    (segment,) = state.rglob("*records*")
+    segment.rename(segment.with_suffix(".away"))
+    segment.mkdir()
+    done = ran(THREE, state, **keyed(one_ledger))
+    assert done.code == 0
+    assert done.err.count("amfs-otel") == 1
+    assert len(stored(one_ledger)) == sealed(one_ledger) == 4
+    segment.rmdir()
+    segment.with_suffix(".away").rename(segment)
+    drain(one_ledger, state)
+    assert len(stored(one_ledger)) == sealed(one_ledger) == 8
 
 
 # -- dead processes ------------------------------------------------------------------------------------------------

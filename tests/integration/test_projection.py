@@ -186,7 +186,7 @@ def test_amendment_is_laid_over_the_step(log):
     record = log.writer.record(window("a", [slow]))
     (decision,) = log.seal(record)
     log.project()
-    done = slow | {"status": "ok", "end_ns": slow["start_ns"] + 5_000_000, "result": "done"}
+    done = slow | {"status": "ok", "end_us": slow["start_us"] + 5_000, "result": "done"}
     amendment = log.writer.record({"step": slow["id"], "event": done}, kind="amendment", refs={"amends": decision})
     log.seal(amendment)
     log.project()
@@ -310,13 +310,13 @@ STRANGE = {
     "an event that is no object": {"agent": "a", "events": [7, None, "x"]},
     "an unknown kind": {
         "agent": "a",
-        "events": [{"kind": "telepathy", "id": "x", "start_ns": 1, "how": [1, {"deep": True}]}],
+        "events": [{"kind": "telepathy", "id": "x", "start_us": 1, "how": [1, {"deep": True}]}],
     },
     "fields of other types": {
         "agent": "a",
-        "started_ns": "yesterday",
+        "started_us": "yesterday",
         "events": [
-            {"kind": "memory_read", "found": True, "version": "three", "confidence": [1], "start_ns": 2**70},
+            {"kind": "memory_read", "found": True, "version": "three", "confidence": [1], "start_us": 2**70},
             {
                 "kind": "llm_call",
                 "input_tokens": -5,

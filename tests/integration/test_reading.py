@@ -223,7 +223,7 @@ def test_unsealed_amendment_and_earlier_confidence(log):
     change = changed("k", None, 0.5, None, version=2, before_from=None, version_before=None)
     (reader,) = log.tell(window("a", [read("k", 0.64, 2)]))
     (decision,) = log.tell(window("b", [slow, committed("B-1", "failure"), change]))
-    done = slow | {"status": "ok", "end_ns": slow["start_ns"] + 5_000_000}
+    done = slow | {"status": "ok", "end_us": slow["start_us"] + 5_000}
     (amendment,) = log.append(
         log.writer.record({"step": slow["id"], "event": done}, kind="amendment", refs={"amends": decision}, at=99)
     )

@@ -4,6 +4,7 @@
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,7 @@ tell(
     ours=amfs_otel.explain("DEP-500"),
     upstream=json.loads(upstream.model_dump_json()),
     listed=mem.list_traces(),
+    stored=mem._adapter.read("checkout-service", "retry-pattern").confidence,
 )
 """
 THE_REST = """
@@ -68,9 +70,11 @@ tell(edges=edges, versions=versions, state=state_at_decision, said=said,
      kinds=amfs_otel.explain("DEP-500")["coverage"]["events"])
 """
 
+Told = Callable[..., dict[str, Any]]
+
 
 @pytest.fixture
-def told(tmp_path: Path) -> Any:
+def told(tmp_path: Path) -> Told:
     """Runs a program after `READER` in a directory of its own; gives what it told."""
 
     def run(program: str, **settings: str) -> dict[str, Any]:
@@ -99,7 +103,7 @@ def _check_the_seeds_answer(chain: dict[str, Any]) -> None:
     ]
 
 
-def test_upstream_stays_empty_and_one_warning_says_who_knows(told: Any) -> None:
+def test_upstream_stays_empty_and_one_warning_says_who_knows(told: Told) -> None:
     answers = told(STORY_TOLD)
     for chain in (answers["upstream"], answers["again"]):
         assert chain.keys() == SEED_KEYS
@@ -111,7 +115,7 @@ def test_upstream_stays_empty_and_one_warning_says_who_knows(told: Any) -> None:
     _check_the_seeds_answer(answers["ours"])
 
 
-def test_where_asked_to_upstreams_explain_answers_as_ours(told: Any) -> None:
+def test_where_asked_to_upstreams_explain_answers_as_ours(told: Told) -> None:
     answers = told(STORY_TOLD, AMFS_OTEL_ANSWER_EXPLAIN="1")
     _check_the_seeds_answer(answers["upstream"])
     assert answers["upstream"] == answers["again"] == answers["ours"]
@@ -119,7 +123,7 @@ def test_where_asked_to_upstreams_explain_answers_as_ours(told: Any) -> None:
     check_schema(answers["ours"], "explain")
 
 
-def test_before_the_commit_upstreams_own_answer_stands(told: Any) -> None:
+def test_before_the_commit_upstreams_own_answer_stands(told: Told) -> None:
     program = "for name in ('1-knew', '2-gathered', '3-decided', '5-why'): block(name)\ntell(chain=chain, said=said)"
     answers = told(program, AMFS_OTEL_ANSWER_EXPLAIN="1")
     _check_the_seeds_answer(answers["chain"])
@@ -127,13 +131,13 @@ def test_before_the_commit_upstreams_own_answer_stands(told: Any) -> None:
     assert answers["said"] == []
 
 
-def test_the_blocks_that_only_look_answer_as_without_us(told: Any) -> None:
+def test_the_blocks_that_only_look_answer_as_without_us(told: Told) -> None:
     answers = told(THE_REST)
     assert (answers["edges"], answers["versions"], answers["state"], answers["said"]) == ([], [], None, [])
     assert answers["kinds"] == 8, "two reads, two contexts, a write, an outcome, two changes; looking is no event"
 
 
-def test_each_field_of_the_enriched_trace_has_a_value(told: Any) -> None:
+def test_each_field_of_the_enriched_trace_has_a_value(told: Told) -> None:
     """The seed's table, row by row; upstream's own trace beside it, where it is empty."""
     answers = told(ENRICHED)
     ours, upstream = answers["ours"], answers["upstream"]
@@ -141,7 +145,7 @@ def test_each_field_of_the_enriched_trace_has_a_value(told: Any) -> None:
 
     (entry,) = ours["causal_entries"]
     assert (entry["entity_path"], entry["key"], entry["version"]) == ("checkout-service", "retry-pattern", 3)
-    assert (json.loads(entry["value"]) if isinstance(entry["value"], str) else entry["value"]) == {"max_retries": 3}
+    assert entry["value"] == {"max_retries": 3}
     assert (entry["memory_type"], entry["written_by"]) == ("fact", "platform-agent")
     assert entry["read_at"] is not None
     assert entry["duration_ms"] > 0
@@ -161,7 +165,7 @@ def test_each_field_of_the_enriched_trace_has_a_value(told: Any) -> None:
     assert (ours["state_diff"]["entries_created"], ours["state_diff"]["entries_updated"]) == (1, 0)
     (change,) = ours["state_diff"]["confidence_changes"]
     assert (change["key"], change["before"], change["direction"]) == ("retry-pattern", 0.92, "raised")
-    assert change["after"] == pytest.approx(0.937008, abs=1e-6)
+    assert change["after"] == answers["stored"] > 0.92
     assert upstream["state_diff"]["confidence_changes"] == []
 
     assert ours["session_started_at"] < ours["session_ended_at"]
@@ -198,7 +202,7 @@ tell(raised=raised, ours=amfs_otel.explain("DEP-501"))
 """
 
 
-def test_errors_of_reads_and_tools_are_error_events(told: Any) -> None:
+def test_errors_of_reads_and_tools_are_error_events(told: Told) -> None:
     answers = told(FAILING)
     assert answers["raised"] == "the disk is full"
     errors = answers["ours"]["error_events"]

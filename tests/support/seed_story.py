@@ -2,6 +2,8 @@
 
 from tests.support.stories import T0, event, window
 
+T0_US = T0 // 1000
+
 ENTRY = "checkout-service/retry-pattern"
 
 
@@ -98,8 +100,8 @@ def review_agent() -> dict:
             changed("retry-pattern", 0.937, 0.2756, "discredited", version=4),
         ],
         session_id="sess-e5f6a7b8",
-        started_ns=T0 + 3600 * 10**9,
-        ended_ns=T0 + 3660 * 10**9,
+        started_us=T0_US + 3600 * 10**6,
+        ended_us=T0_US + 3660 * 10**6,
     )
 
 
@@ -109,6 +111,6 @@ def onboard_agent() -> dict:
         [read("retry-pattern", 0.2756, 5), write("task-summary-retry-review")],
         session_id="sess-g7h8i9j0",
         closed_by="exit",
-        started_ns=T0 + 7200 * 10**9,
-        ended_ns=T0 + 7260 * 10**9,
+        started_us=T0_US + 7200 * 10**6,
+        ended_us=T0_US + 7260 * 10**6,
     )

@@ -56,9 +56,9 @@ class Texts:
 def event(kind: str, /, at: float = 0.0, ms: float | None = None, **fields) -> dict:
     """An event `at` seconds after T0 that took `ms` milliseconds (None: still open)."""
     start = T0 + int(at * 1e9)
-    made = {"id": f"{next(_ids):016x}", "kind": kind, "seq": 0, "start_ns": start, "status": "ok", "source": "amfs"}
+    made = {"id": f"{next(_ids):016x}", "kind": kind, "seq": 0, "start_us": start // 1000, "status": "ok", "source": "amfs"}
     if ms is not None:
-        made["end_ns"] = start + int(ms * MS)
+        made["end_us"] = (start + int(ms * MS)) // 1000
     return made | fields
 
 
@@ -68,8 +68,8 @@ def window(agent: str, events: list[dict], /, session_id: str | None = None, sec
         "agent": agent,
         "opened_by": "amfs",
         "inferred": False,
-        "started_ns": T0,
-        "ended_ns": T0 + int(seconds * 1e9),
+        "started_us": T0 // 1000,
+        "ended_us": (T0 + int(seconds * 1e9)) // 1000,
         "closed_by": "commit",
         "status": "complete",
         "origin": {"service": "deploys", "version": "1.4", "process_id": 7, "libraries": {"amfs": "0.5.42"}},

@@ -21,8 +21,8 @@ FACTS = {
     "agent": "deploy-agent",
     "session_id": "sess-1",
     "origin": {"service": "deployer", "host": "h"},
-    "started_ns": 1_790_000_000_000_000_000,
-    "ended_ns": 1_790_000_001_500_000_000,
+    "started_us": 1_790_000_000_000_000,
+    "ended_us": 1_790_000_001_500_000,
     "closed_by": "commit",
     "status": "complete",
     "events": [
@@ -142,7 +142,7 @@ def test_a_strangers_record_has_a_receipt_too(header):
 
 def test_unknown_is_left_out_and_nonsense_does_no_harm():
     assert attributes_from_facts({}) == {}
-    assert attributes_from_facts({"origin": None, "events": "x", "started_ns": True, "ended_ns": -1}) == {}
+    assert attributes_from_facts({"origin": None, "events": "x", "started_us": True, "ended_us": -1}) == {}
     assert attributes_from_facts({"events": [None, {"kind": []}, {"kind": "llm_call", "input_tokens": 1 << 64}]}) == {
         "amfs.count.events": 3,
         "amfs.count.llm_call": 1,

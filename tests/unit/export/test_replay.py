@@ -16,6 +16,7 @@ from tests.support.otlp_receiver import OtlpReceiver, refused_endpoint
 
 T0 = datetime(2026, 11, 30, 10, tzinfo=UTC)
 T0_NS = int(T0.timestamp()) * 10**9
+T0_US = T0_NS // 1000
 CANARY = "canary-7f3a"
 
 
@@ -38,18 +39,18 @@ def document(**head):
             "agent": "deploy-agent",
             "session_id": "thread-7",
             "origin": {"service": "deployer"},
-            "started_ns": T0_NS,
-            "ended_ns": T0_NS + 5_000,
+            "started_us": T0_US,
+            "ended_us": T0_US + 5_000,
             "closed_by": "commit",
             "status": "complete",
             "events": [
                 {
-                    "id": "01" * 8, "kind": "agent_run", "seq": 1, "status": "ok", "start_ns": T0_NS,
-                    "end_ns": T0_NS + 4_000, "agent_name": "planner",
+                    "id": "01" * 8, "kind": "agent_run", "seq": 1, "status": "ok", "start_us": T0_US,
+                    "end_us": T0_US + 4_000, "agent_name": "planner",
                 },
                 {
                     "id": "02" * 8, "parent": "01" * 8, "kind": "llm_call", "seq": 2, "status": "ok",
-                    "start_ns": T0_NS + 100, "end_ns": T0_NS + 1_000, "operation": "chat", "provider": "openai",
+                    "start_us": T0_US + 100, "end_us": T0_US + 1_000, "operation": "chat", "provider": "openai",
                     "model": "gpt-5", "temperature": 0, "input_tokens": 100, "cached_tokens": 60,
                     "output_tokens": 20, "reasoning_tokens": 5, "finish_reasons": ["stop"], "response_id": "r1",
                     "response_model": "gpt-5", "server_address": "h", "server_port": 443,
@@ -57,21 +58,21 @@ def document(**head):
                 },
                 {
                     "id": "03" * 8, "parent": "01" * 8, "kind": "tool_call", "seq": 3, "status": "error",
-                    "error_type": "TimeoutError", "start_ns": T0_NS + 1_100, "end_ns": T0_NS + 1_200,
+                    "error_type": "TimeoutError", "start_us": T0_US + 1_100, "end_us": T0_US + 1_200,
                     "tool_name": "deploy", "call_id": "c1", "arguments": CANARY,
                 },
                 {
-                    "id": "04" * 8, "kind": "memory_read", "seq": 4, "status": "ok", "start_ns": T0_NS + 1_300,
-                    "end_ns": T0_NS + 1_400, "operation": "read", "entity_path": "svc", "key": "retry",
+                    "id": "04" * 8, "kind": "memory_read", "seq": 4, "status": "ok", "start_us": T0_US + 1_300,
+                    "end_us": T0_US + 1_400, "operation": "read", "entity_path": "svc", "key": "retry",
                     "version": 2, "confidence": 0.9, "found": True, "value": CANARY,
                 },
                 {"id": "05" * 8, "kind": "tool_call", "seq": 5, "status": "ok", "tool_name": None, "observed": "messages"},
                 {
-                    "id": "06" * 8, "kind": "context", "seq": 6, "status": "ok", "start_ns": T0_NS + 1_500,
+                    "id": "06" * 8, "kind": "context", "seq": 6, "status": "ok", "start_us": T0_US + 1_500,
                     "label": "pagerduty", "source_name": "PagerDuty API", "summary": CANARY,
                 },
                 {
-                    "id": "07" * 8, "kind": "outcome", "seq": 7, "status": "ok", "start_ns": T0_NS + 5_000,
+                    "id": "07" * 8, "kind": "outcome", "seq": 7, "status": "ok", "start_us": T0_US + 5_000,
                     "outcome_ref": "DEP-500", "outcome_type": "success", "decision_summary": CANARY,
                 },
                 {"id": "08" * 8, "kind": "levitation", "seq": 8},
@@ -102,8 +103,8 @@ def test_a_record_becomes_a_tree_of_genai_spans():
     assert {run.parent_id, read.parent_id, unnamed.parent_id} == {root.span_id}
     assert {llm.parent_id, tool.parent_id} == {run.span_id}
     assert {span.trace_id for span in spans} == {root.trace_id}
-    assert (root.start_ns, root.end_ns) == (T0_NS, T0_NS + 5_000)
-    assert (llm.start_ns, llm.end_ns, llm.kind) == (T0_NS + 100, T0_NS + 1_000, "client")
+    assert (root.start_ns, root.end_ns) == (T0_NS, T0_NS + 5_000_000)
+    assert (llm.start_ns, llm.end_ns, llm.kind) == (T0_NS + 100_000, T0_NS + 1_000_000, "client")
     assert llm.attributes["gen_ai.request.temperature"] == 0.0
     assert llm.attributes["gen_ai.usage.cache_read.input_tokens"] == 60
     assert (tool.status, tool.attributes["error.type"]) == ("error", "TimeoutError")
@@ -119,8 +120,8 @@ def test_a_record_becomes_a_tree_of_genai_spans():
         "amfs.status": "complete",
     }
     assert [(event.name, event.attributes, event.time_ns) for event in root.events] == [
-        ("amfs.context", {"amfs.context.label": "pagerduty", "amfs.context.source": "PagerDuty API"}, T0_NS + 1_500),
-        ("amfs.outcome", {"amfs.outcome.ref": "DEP-500", "amfs.outcome.type": "success"}, T0_NS + 5_000),
+        ("amfs.context", {"amfs.context.label": "pagerduty", "amfs.context.source": "PagerDuty API"}, T0_NS + 1_500_000),
+        ("amfs.outcome", {"amfs.outcome.ref": "DEP-500", "amfs.outcome.type": "success"}, T0_NS + 5_000_000),
     ]
 
 

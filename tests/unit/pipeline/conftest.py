@@ -20,11 +20,14 @@ def state(tmp_path: Path) -> Path:
 @pytest.fixture
 def running(state: Path) -> Iterator[Callable[..., Pipeline]]:
     """Starts it with the given settings. SIGTERM keeps pytest's own handling."""
-    tokens = [(variable, variable.set(None)) for variable in (explicit_session, current_run, last_memory)]
+    tokens: list[tuple[Any, Any]] = [
+        (variable, variable.set(None)) for variable in (explicit_session, current_run, last_memory)
+    ]
     guard.reset()
 
     def started(**settings: Any) -> Pipeline:
-        made = pipeline.start(Settings(**{"state_dir": state, "program": "program", "sigterm": False, **settings}))
+        chosen: dict[str, Any] = {"state_dir": state, "program": "program", "sigterm": False, **settings}
+        made = pipeline.start(Settings(**chosen))
         assert made is not None
         return made
 

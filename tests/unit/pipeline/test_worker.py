@@ -452,3 +452,17 @@ def test_health_is_what_the_counters_say(running: Started) -> None:
     assert now.internal_errors == {"openai": 1}
     assert now.development_key is True
     assert (now.spool_bytes or 0) > 0
+
+
+def test_an_internal_error_of_the_drain_is_no_delivery(running: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where psycopg finds no libpq: an ImportError, not one of ours."""
+    from amfs_otel.pipeline.delivery import Delivery
+
+    def failing(_: Delivery) -> float:
+        raise ImportError("no pq wrapper available")
+
+    monkeypatch.setattr(Delivery, "_pass", failing)
+    made = running(dsn=DSN, signing_key=generate_key_text())
+    tool()
+    assert made.flush(5) is False
+    assert made.worker.delivery.problem == "an internal error"

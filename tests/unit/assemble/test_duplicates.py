@@ -1,0 +1,93 @@
+"""One call seen by two libraries is one event of a trace."""
+
+from typing import Any
+
+from amfs_otel.assemble.duplicates import without_duplicates
+from amfs_otel.assemble.prepare import PreparedEvent
+from amfs_otel.capture.content import MASK
+from amfs_otel.model import Kind
+
+
+def event(seq: int, kind: Kind, source: str, *, parent: int | None = None, **facts: Any) -> PreparedEvent:
+    """An event that took from `seq` to `seq + 1`, unless `start_us` and `end_us` say otherwise."""
+    names = {
+        key: {"$n": value} if key in ("call_id", "response_id", "tool_name") else value for key, value in facts.items()
+    }
+    all_facts = {"id": f"{seq:016x}", "kind": str(kind), "source": source, "start_us": seq, "end_us": seq + 1, **names}
+    if parent is not None:
+        all_facts["parent"] = f"{parent:016x}"
+    return PreparedEvent(f"{seq:016x}", seq, all_facts, synthetic="observed" in facts)
+
+
+def kept(*events: PreparedEvent) -> list[tuple[int, str]]:
+    """Order and library of the events that stay."""
+    return [(one.seq, one.facts["source"]) for one in without_duplicates(list(events))]
+
+
+def llm(seq: int, source: str, **facts: Any) -> PreparedEvent:
+    return event(seq, Kind.LLM_CALL, source, **{"operation": "chat", **facts})
+
+
+def call(seq: int, source: str, **facts: Any) -> PreparedEvent:
+    return event(seq, Kind.TOOL_CALL, source, **{"tool_name": "look", **facts})
+
+
+def test_one_response_of_a_model() -> None:
+    framework = llm(1, "langchain", response_id="r-1")
+    client = llm(2, "openai", response_id="r-1", server_address="h")
+    assert kept(framework, client) == [(2, "openai")]
+    assert kept(client, framework) == [(2, "openai")]
+
+
+def test_two_responses_of_a_model() -> None:
+    assert kept(llm(1, "langchain", response_id="r-1"), llm(2, "openai", response_id="r-2")) == [
+        (1, "langchain"),
+        (2, "openai"),
+    ]
+    assert len(kept(llm(1, "openai", response_id="r-1"), llm(2, "openai", response_id="r-1"))) == 2
+
+
+def test_without_an_id_one_lies_in_the_others_time() -> None:
+    framework = llm(1, "langchain", model="m", start_us=1, end_us=9)
+    client = llm(2, "openai", model="m", response_id="r-1", server_address="h", start_us=2, end_us=8)
+    assert kept(framework, client) == [(2, "openai")]
+    later = llm(3, "openai", model="m", response_id="r-1", start_us=8, end_us=12)
+    assert len(kept(framework, later)) == 2
+    other = llm(4, "openai", model="n", response_id="r-1", start_us=2, end_us=8)
+    assert len(kept(framework, other)) == 2
+    elsewhere = llm(5, "openai", model="m", start_us=2, end_us=8, parent=7)
+    assert len(kept(llm(1, "langchain", model="m", start_us=1, end_us=9, parent=6), elsewhere)) == 2
+
+
+def test_one_that_is_still_open_is_compared_by_ids_only() -> None:
+    framework = llm(1, "langchain", model="m")
+    framework.is_open = True
+    del framework.facts["end_us"]
+    assert len(kept(framework, llm(2, "openai", model="m"))) == 2
+
+
+def test_one_tool_call_by_the_models_id() -> None:
+    assert kept(call(1, "langchain", call_id="c-1"), call(2, "mcp", call_id="c-1")) == [(1, "langchain")]
+    assert kept(call(1, "openai", call_id="c-1", observed="messages"), call(2, "openai", call_id="c-1")) == [
+        (2, "openai")
+    ]
+    assert len(kept(call(1, "langchain", call_id="c-1"), call(2, "langchain", call_id="c-1"))) == 2
+
+
+def test_a_tool_that_hands_on_is_one_call() -> None:
+    outer, inner = call(1, "langchain", call_id="c-1"), call(2, "mcp", parent=1)
+    below = event(3, Kind.MEMORY_READ, "amfs", parent=2)
+    found = without_duplicates([outer, inner, below])
+    assert [one.seq for one in found] == [1, 3]
+    assert found[1].facts["parent"] == outer.id
+    assert len(kept(outer, call(2, "mcp", parent=1, tool_name="other"))) == 2
+    assert len(kept(outer, call(2, "mcp"))) == 2
+
+
+def test_masked_ids_are_nobodys() -> None:
+    assert len(kept(llm(1, "langchain", response_id=MASK), llm(2, "openai", response_id=MASK))) == 2
+
+
+def test_what_is_alone_stays_as_it_is() -> None:
+    events = [llm(1, "openai", response_id="r"), call(2, "langchain")]
+    assert without_duplicates(events) is events

@@ -1,0 +1,125 @@
+"""The answers for people."""
+
+import io
+
+from rich.console import Console
+from tests.support.seed_story import ENTRY, committed, deploy_agent, onboard_agent
+from tests.support.stories import event, window, writer
+
+from amfs_otel.graph.explain import explanation
+from amfs_otel.graph.listing import fits, list_row, ListFilter
+from amfs_otel.graph.render import explain_text, list_table, show_text, tree_text
+from amfs_otel.graph.showing import shown_record
+from amfs_otel.graph.tree import branch, tree, tree_lines
+
+TOOL = event("tool_call", 6.0, 1500.0, tool_name="look_up", call_id="c", arguments={"a": 1}, result="x", observed="call")
+
+
+def printed(answer, terminal=False) -> str:
+    out = io.StringIO()
+    Console(file=out, width=1000, force_terminal=terminal, color_system="standard" if terminal else None).print(answer)
+    return out.getvalue()
+
+
+def lines(answer) -> list[str]:
+    return [line.rstrip() for line in printed(answer).splitlines()]
+
+
+def story(**options):
+    facts = deploy_agent()
+    facts["events"].append(TOOL)
+    return writer(options.pop("ledger", "decision")).document(facts, **options)
+
+
+def test_the_four_blocks_name_their_steps():
+    text = lines(explain_text(explanation(story(), outcomes=[])))
+    assert text[0] == "DEP-500  success"
+    assert "deploy-agent (sess-a1b2)" in text[1]
+    assert [line for line in text if line in ("Knew", "Consulted", "Decided", "Happened")] == [
+        "Knew",
+        "Consulted",
+        "Decided",
+        "Happened",
+    ]
+    for line in (
+        '   1  checkout-service/retry-pattern v3, confidence 0.92, by review-agent: {"retries": 3}',
+        "   3  PagerDuty API: 3 SEV-1 incidents in last 24h",
+        "   4  git log: 15 commits since last deploy, 3 touching retry logic",
+        "   5  wrote checkout-service/decision-rollback-retry v1, confidence 0.9: text",
+        "   7  checkout-service/retry-pattern confidence 0.92 → 0.937 raised",
+    ):
+        assert line in text
+
+
+def test_withheld_text_is_said_in_place_with_rule_and_setting():
+    (line,) = [line for line in lines(explain_text(explanation(story(), outcomes=[]))) if "look_up" in line]
+    assert line.count("message texts are not kept under policy decision; AMFS_OTEL_LEDGER_CONTENT=all keeps them") == 2
+    assert line.endswith("1.50 s")
+
+
+def test_erased_text_is_said_in_place():
+    text = printed(explain_text(explanation(story(erase="id"), outcomes=[])))
+    assert "   1  [erased by record …0000e4a5] v3, confidence 0.92" in text
+    assert "(name erased)" in text
+    assert "AMFS_OTEL_LEDGER_CONTENT=decision" not in text
+
+
+def test_outcomes_of_other_records_name_the_record():
+    one = writer()
+    late = one.document(window("ops", [committed("INC-7", "critical_failure", 99.0)]), kind="outcome")
+    text = printed(explain_text(explanation(one.document(onboard_agent()), outcomes=[late])))
+    assert f"      outcome INC-7 critical_failure (2026-03-07 16:14:59, record …{late.record_id[-8:]})" in text
+
+
+def test_losses_are_said():
+    facts = onboard_agent() | {"coverage": {"events": 2, "dropped": {"queue_full": 3, "limit": 0}}}
+    assert "not captured: 3 queue_full" in printed(explain_text(explanation(writer().document(facts), outcomes=[])))
+
+
+def test_colour_on_a_terminal_only():
+    answer = explain_text(explanation(story(), outcomes=[]))
+    assert "\x1b[" in printed(answer, terminal=True)
+    assert "\x1b" not in printed(answer)
+
+
+def test_nothing_of_an_agent_reaches_the_terminal_as_a_command():
+    evil = "\x1b]0;owned\x07[red]\u202e\r"
+    facts = window(
+        evil,
+        [
+            event("context", 1.0, 0.0, label=evil, summary=evil),
+            event("tool_call", 1.0, 1.0, tool_name=evil, status="error", error_type=evil),
+            committed(evil, evil, decision_summary=evil),
+        ],
+        session_id=evil,
+        status=evil,
+    )
+    document = writer("all").document(facts)
+    row = fits([list_row(document)], ListFilter())
+    answers = (explain_text(explanation(document, outcomes=[])), show_text(shown_record(document)), list_table(row))
+    for answer in answers:
+        text = printed(answer)
+        assert not {"\x1b", "\x07", "\u202e", "\r"} & set(text)
+        assert "[red]" in text
+
+
+def test_tree_is_drawn_as_tree_lines_are():
+    answer = tree(ENTRY, [branch(ENTRY, writer().document(story)) for story in (deploy_agent(), onboard_agent())])
+    assert lines(tree_text(answer)) == tree_lines(answer)
+
+
+def test_list_table():
+    document = writer().document(deploy_agent())
+    header, row = lines(list_table(fits([list_row(document)], ListFilter())))
+    assert header.split() == ["record", "agent", "session", "outcome", "started", "steps", "status", "#"]
+    assert document.record_id[-8:] in row
+    assert "DEP-500 success" in row
+    assert "not sealed" in row
+    assert printed(list_table([])).strip() == "no decision traces"
+
+
+def test_show_prints_every_field_and_says_what_is_withheld():
+    text = printed(show_text(shown_record(story())))
+    assert "arguments: [8 bytes not kept: message texts" in text
+    assert "   9  tool_call" in text
+    assert "observed: call" in text
