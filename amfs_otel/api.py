@@ -56,9 +56,9 @@ def session(agent: str | None = None, id: str | None = None) -> Generator[Sessio
     """
     running = capture.active()
     if running is None:
-        yield Session("session", agent or "", id)
+        yield Session("session", capture.name(agent) or "", capture.name(id))
         return
-    opened = Session("session", agent or running.settings.default_agent, id)
+    opened = Session("session", capture.name(agent) or running.settings.default_agent, capture.name(id))
     attached = guard.run(SOURCE, _root_context, running, opened)
     token = explicit_session.set(opened)
     span_token = context.attach(attached) if attached is not None else None
@@ -103,7 +103,11 @@ def record_decision(
         inputs: Ids of what it rests on: memory entries, tool call ids, documents.
         confidence: 0 to 1.
     """
-    fields: dict[str, Any] = {"summary": summary, "alternatives": list(alternatives), "inputs": list(inputs)}
+    fields: dict[str, Any] = {
+        "summary": guard.run(SOURCE, capture.snapshot, summary),
+        "alternatives": guard.run(SOURCE, list, alternatives) or [],
+        "inputs": guard.run(SOURCE, list, inputs) or [],
+    }
     capture.instant(Kind.STATEMENT, SOURCE, fields if confidence is None else {**fields, "confidence": confidence})
 
 
@@ -115,7 +119,8 @@ def outcome(ref: str, type: str, decision_summary: str | None = None) -> None:  
         type: `success`, `minor_failure`, `failure`, `critical_failure`, or a word of the application's own.
         decision_summary: One sentence for the reader.
     """
-    fields: dict[str, Any] = {"outcome_ref": ref, "outcome_type": str(getattr(type, "value", type))}
+    kind = guard.run(SOURCE, getattr, type, "value", type)
+    fields: dict[str, Any] = {"outcome_ref": ref, "outcome_type": capture.name(kind)}
     if decision_summary is not None:
         fields["decision_summary"] = decision_summary
     capture.commit(SOURCE, fields, [])
