@@ -52,22 +52,22 @@ def held_key(settings: Settings, state: StateDirectory, role: Role, *, make: boo
         else (settings.log_key, settings.log_key_file)
     )
     if file is not None:
-        return HeldKey(_read(file), str(file))
+        return HeldKey(key_from_file(file), str(file))
     if value is not None:
         name = env.AMFS_OTEL_SIGNING_KEY if role == "writer" else env.AMFS_OTEL_LOG_KEY
         return HeldKey(key_from_text(value, where=name), name)
     path = state.keys / f"{role}.key"
-    if path.exists():
-        return HeldKey(_read(path), str(path))
+    if _is_there(path):
+        return HeldKey(key_from_file(path), str(path))
     if settings.dsn is not None:
         return None
     path = state.keys / f"development-{role}.key"
-    if not path.exists():
+    if not _is_there(path):
         if not make:
             return None
         state.open()
         ensure_key_file(path, generate_key_text())
-    return HeldKey(_read(path), str(path), development=True)
+    return HeldKey(key_from_file(path), str(path), development=True)
 
 
 def key_ring(settings: Settings, state: StateDirectory) -> KeyRing:
@@ -80,14 +80,18 @@ def key_ring(settings: Settings, state: StateDirectory) -> KeyRing:
     held = [held_key(settings, state, "writer", make=False), held_key(settings, state, "log", make=False)]
     found = [one.key for one in held if one is not None]
     files = sorted(state.keys.glob("*.key")) if state.keys.is_dir() else []
-    found.extend(_read(path) for path in files if path.name != "spool.key")
+    found.extend(key_from_file(path) for path in files if path.name != "spool.key")
     return KeyRing(found)
 
 
-def _read(path: Path) -> Key:
+def _is_there(path: Path) -> bool:
+    """Whether `path` exists; not reachable is an error, not an absence."""
     try:
-        return key_from_file(path)
+        return path.exists()
     except OSError as error:
         raise KeyUnavailable(
-            "a key file cannot be read", where=str(path), got=error.strerror, hint="Check its owner and mode."
+            "the key directory cannot be looked into",
+            where=str(path.parent),
+            got=error.strerror,
+            hint="Check its owner and mode.",
         ) from None

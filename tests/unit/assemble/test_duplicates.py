@@ -25,11 +25,11 @@ def kept(*events: PreparedEvent) -> list[tuple[int, str]]:
 
 
 def llm(seq: int, source: str, **facts: Any) -> PreparedEvent:
-    return event(seq, Kind.LLM_CALL, source, **{"operation": "chat", **facts})
+    return event(seq, Kind.LLM_CALL, source, operation="chat", **facts)
 
 
-def call(seq: int, source: str, **facts: Any) -> PreparedEvent:
-    return event(seq, Kind.TOOL_CALL, source, **{"tool_name": "look", **facts})
+def call(seq: int, source: str, tool_name: str = "look", **facts: Any) -> PreparedEvent:
+    return event(seq, Kind.TOOL_CALL, source, tool_name=tool_name, **facts)
 
 
 def test_one_response_of_a_model() -> None:
