@@ -31,25 +31,22 @@ def _collected(value: Any, texts: list[str], depth: int) -> bool:
     if kind is str:
         texts.append(value)
         return True
-    if depth == 0:
-        return False
     if kind is dict:
-        for key, item in cast("dict[Any, Any]", value).items():
-            if type(key) is not str or key[:1] == "$":
-                return False
-            texts.append(key)
-            if type(item) is str:
-                texts.append(item)
-            elif not _collected(item, texts, depth - 1):
-                return False
-        return True
+        return depth > 0 and _members_collected(value, texts, depth - 1)
     if kind is list:
-        for item in cast("list[Any]", value):
-            if not _collected(item, texts, depth - 1):
-                return False
-        return True
+        return depth > 0 and all(_collected(item, texts, depth - 1) for item in cast("list[Any]", value))
     if kind is int:
         return -LARGEST_INTEGER <= value <= LARGEST_INTEGER
-    if kind is float:
-        return value - value == 0
-    return value is None or kind is bool
+    return value is None or kind is bool or (kind is float and value - value == 0)
+
+
+def _members_collected(members: dict[Any, Any], texts: list[str], depth: int) -> bool:
+    for key, item in members.items():
+        if type(key) is not str or key[:1] == "$":
+            return False
+        texts.append(key)
+        if type(item) is str:
+            texts.append(item)
+        elif not _collected(item, texts, depth):
+            return False
+    return True

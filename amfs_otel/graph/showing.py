@@ -6,7 +6,7 @@ from typing import Any
 from amfs_otel.graph.documents import Document
 from amfs_otel.graph.step_items import bare_event
 from amfs_otel.graph.steps import steps_of
-from amfs_otel.graph.texts import resolved
+from amfs_otel.graph.texts import resolved, said
 from amfs_otel.graph.times import rfc3339
 
 _ELSEWHERE = ("events", "schema", "started_us", "ended_us")
@@ -39,10 +39,10 @@ def shown_record(document: Document, amendments: Iterable[Document] = ()) -> dic
             "events": [
                 {
                     "kind": step.kind,
-                    "status": step.event.get("status"),
+                    "status": said(step.event.get("status")),
                     "started_at": step.started_at,
                     "duration_ms": step.duration_ms,
-                    "parent": step.event.get("parent"),
+                    "parent": said(step.event.get("parent")),
                     **bare_event(step),
                 }
                 for step in steps

@@ -49,8 +49,8 @@ class ChatFold:
     def fold(self, chunk: Any) -> None:
         """Takes one chunk; the usual one, with a piece of text for the only choice, by the shortest way."""
         try:
-            choices = chunk.choices
-            if type(choices) is list and len(choices) == 1 and self._say is not None and chunk.usage is None:
+            choices: Any = chunk.choices
+            if choices.__class__ is list and len(choices) == 1 and self._say is not None and chunk.usage is None:
                 choice = choices[0]
                 delta = choice.delta
                 if choice.index == 0 and choice.finish_reason is None and delta.content and delta.tool_calls is None:

@@ -1,5 +1,6 @@
 """What the tests of the anthropic patch share: calls of every surface, and the facts and spans that come of them."""
 
+import importlib.util
 import inspect
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.support.otlp_decode import Span, span_from_readable
 
 VERSION = tuple(int(part) for part in anthropic.__version__.split(".")[:2])
 HAS_PARSE = hasattr(Messages, "parse")
-HAS_NATIVE_SPANS = hasattr(anthropic._base_client, "start_api_call_span")
+HAS_NATIVE_SPANS = importlib.util.find_spec("anthropic._tracing") is not None
 HELPERS_MAKE_STREAMS = "raw_stream" not in inspect.signature(MessageStream.__init__).parameters
 
 MODEL = "claude-sonnet-5"

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from amfs_otel import __version__
 from tests.support.demo_story import CHAT, RECEIPT, ROOTS, SPANS, STEPS, Sealed, clear_demo, play_demo, sealed
 from tests.support.oracle import Finding, check_logs, check_metrics, check_spans, failures
 from tests.support.otlp_decode import LogEvent, Metric, Span
@@ -72,7 +71,7 @@ def test_kinds_and_scopes(seen: Seen) -> None:
     kinds = {(span.name, span.kind) for span in seen.spans}
     assert {kind for name, kind in kinds if name == CHAT} == {"client"}
     assert {kind for name, kind in kinds if name != CHAT} == {"internal"}, "the memory lies on this machine's disk"
-    assert {(span.scope, span.scope_version) for span in seen.spans} == {("amfs_otel", __version__)}
+    assert {(span.scope, span.scope_version) for span in seen.spans} == {("amfs_otel", version("amfs-otel"))}
     assert {span.resource["service.name"] for span in seen.spans} == {SERVICE}
 
 

@@ -56,7 +56,14 @@ class Texts:
 def event(kind: str, /, at: float = 0.0, ms: float | None = None, **fields) -> dict:
     """An event `at` seconds after T0 that took `ms` milliseconds (None: still open)."""
     start = T0 + int(at * 1e9)
-    made = {"id": f"{next(_ids):016x}", "kind": kind, "seq": 0, "start_us": start // 1000, "status": "ok", "source": "amfs"}
+    made = {
+        "id": f"{next(_ids):016x}",
+        "kind": kind,
+        "seq": 0,
+        "start_us": start // 1000,
+        "status": "ok",
+        "source": "amfs",
+    }
     if ms is not None:
         made["end_us"] = (start + int(ms * MS)) // 1000
     return made | fields

@@ -1,5 +1,7 @@
 """The short way for plain content gives what the long way gives, and leaves no secret unmasked."""
 
+# pyright: reportPrivateUsage=false
+
 import json
 import re
 from typing import Any

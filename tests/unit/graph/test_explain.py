@@ -5,12 +5,12 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from tests.support.seed_story import changed, committed, context, deploy_agent, onboard_agent, read, write
-from tests.support.stories import ERASURE, event, window, writer
 
 from amfs_otel.chain.entry import make_entry
 from amfs_otel.graph.documents import document_from_record
 from amfs_otel.graph.explain import explanation
+from tests.support.seed_story import changed, committed, context, deploy_agent, onboard_agent, read, write
+from tests.support.stories import ERASURE, event, window, writer
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs/schemas/explain.schema.json").read_text())
 VALID = jsonschema.Draft202012Validator(SCHEMA, format_checker=jsonschema.FormatChecker())
@@ -18,7 +18,9 @@ VALID = jsonschema.Draft202012Validator(SCHEMA, format_checker=jsonschema.Format
 
 def explained(*events, ledger="all", erase="", outcomes=(), amendments=(), **facts):
     """The explanation of one decision of these events; it must fit its schema."""
-    document = writer(ledger).document(window("deploy-agent", list(events), session_id="sess-a1b2c3d4", **facts), erase=erase)
+    document = writer(ledger).document(
+        window("deploy-agent", list(events), session_id="sess-a1b2c3d4", **facts), erase=erase
+    )
     answer = explanation(document, outcomes=outcomes, amendments=amendments)
     VALID.validate(answer)
     json.dumps(answer, allow_nan=False)
@@ -215,7 +217,9 @@ ROWS = {
         ["inputs[0]"],
     ),
     "error_events": (
-        event("memory_write", 6.0, 1.0, status="error", error_type="TimeoutError", error_message="boom", operation="write"),
+        event(
+            "memory_write", 6.0, 1.0, status="error", error_type="TimeoutError", error_message="boom", operation="write"
+        ),
         {
             "kind": "memory_write",
             "error_type": "TimeoutError",
@@ -416,7 +420,10 @@ def test_causal_entries_only_reads_that_found_something_for_the_agent():
         read("nothing", None, None, found=False, value=None),
         read("denied", None, None, found=False, value=None, operation="read_from", other_agent_id="review-agent"),
         read("bookkeeping", 0.5, 1, infrastructure=True),
-        *(read(operation, 0.5, 1, operation=operation) for operation in ("recall", "read_from", "retrieve", "briefing")),
+        *(
+            read(operation, 0.5, 1, operation=operation)
+            for operation in ("recall", "read_from", "retrieve", "briefing")
+        ),
     )
     assert keys(answer) == ["recall", "read_from", "retrieve", "briefing"]
     assert "denied" not in json.dumps(answer["causal_entries"])
@@ -434,7 +441,9 @@ def test_reads_with_erased_names_stay_apart():
 
 def test_previous_value_from_the_window():
     def previous(*reads):
-        return explained(*reads, write("k", version=4, previous_version=3, created=False))["write_events"][0]["previous_value"]
+        return explained(*reads, write("k", version=4, previous_version=3, created=False))["write_events"][0][
+            "previous_value"
+        ]
 
     assert previous(read("k", 0.5, 3)) == {"retries": 3}
     assert previous(read("k", 0.5, 2)) is None
@@ -510,7 +519,7 @@ def test_amendment_is_laid_over_its_step():
     one = writer("all")
     slow = event("tool_call", 1.0, status="incomplete", tool_name="deploy", call_id="c1", observed="call")
     decision = one.document(window("a", [slow]))
-    done = slow | {"status": "ok", "end_ns": slow["start_ns"] + 5_000_000, "result": "done"}
+    done = slow | {"status": "ok", "end_us": slow["start_us"] + 5_000, "result": "done"}
     amendment = one.document({"step": slow["id"], "event": done}, kind="amendment", refs={"amends": decision.record_id})
     before = explanation(decision, outcomes=[])["tool_calls"][0]
     assert (before["duration_ms"], before["success"], before["step_status"]) == (None, None, "incomplete")
@@ -553,9 +562,19 @@ def test_error_events_are_the_steps_that_failed_of_any_kind():
 
 
 def test_unknown_is_null_and_never_zero():
-    answer = explained(event("llm_call", 1.0), event("memory_query", 1.0), event("tool_call", 1.0), context("l", "s", None))
+    answer = explained(
+        event("llm_call", 1.0), event("memory_query", 1.0), event("tool_call", 1.0), context("l", "s", None)
+    )
     call = answer["llm_calls"][0]
-    for name in ("input_tokens", "cached_tokens", "output_tokens", "cost_usd", "latency_ms", "temperature", "finish_reason"):
+    for name in (
+        "input_tokens",
+        "cached_tokens",
+        "output_tokens",
+        "cost_usd",
+        "latency_ms",
+        "temperature",
+        "finish_reason",
+    ):
         assert call[name] is None
     assert call["cost_source"] == "no_usage"
     assert [answer["query_events"][0][name] for name in ("result_count", "duration_ms", "results")] == [None] * 3
@@ -565,10 +584,17 @@ def test_unknown_is_null_and_never_zero():
 
 def test_strange_facts_fit_the_schema():
     explained(
-        {"kind": "memory_read", "found": True, "version": "3", "confidence": "high", "memory_type": {}, "start_ns": 2**80},
+        {
+            "kind": "memory_read",
+            "found": True,
+            "version": "3",
+            "confidence": "high",
+            "memory_type": {},
+            "start_us": 2**80,
+        },
         {"kind": "llm_call", "finish_reasons": [1], "input_tokens": 1.5, "model": [], "status": 7, "id": 9},
         {"kind": "memory_query", "results": [1, {"version": {}}], "parameters": 3, "operation": 4},
-        {"kind": "outcome", "outcome_type": 5, "end_ns": -1},
+        {"kind": "outcome", "outcome_type": 5, "end_us": -1},
         {"kind": "confidence_change", "direction": "sideways", "after": True},
         {"kind": "statement", "inputs": "x", "confidence": None},
         {"kind": "memory_write", "pattern_refs": [1, "x"], "created": "yes"},

@@ -3,16 +3,18 @@
 import io
 
 from rich.console import Console
-from tests.support.seed_story import ENTRY, committed, deploy_agent, onboard_agent
-from tests.support.stories import event, window, writer
 
 from amfs_otel.graph.explain import explanation
-from amfs_otel.graph.listing import fits, list_row, ListFilter
+from amfs_otel.graph.listing import ListFilter, fits, list_row
 from amfs_otel.graph.render import explain_text, list_table, show_text, tree_text
 from amfs_otel.graph.showing import shown_record
 from amfs_otel.graph.tree import branch, tree, tree_lines
+from tests.support.seed_story import ENTRY, committed, deploy_agent, onboard_agent
+from tests.support.stories import event, window, writer
 
-TOOL = event("tool_call", 6.0, 1500.0, tool_name="look_up", call_id="c", arguments={"a": 1}, result="x", observed="call")
+TOOL = event(
+    "tool_call", 6.0, 1500.0, tool_name="look_up", call_id="c", arguments={"a": 1}, result="x", observed="call"
+)
 
 
 def printed(answer, terminal=False) -> str:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+
+from amfs_otel.graph.tree import branch, short_session, tree, tree_lines
 from tests.support.seed_story import (
     ENTRY,
     changed,
@@ -17,8 +19,6 @@ from tests.support.seed_story import (
     write,
 )
 from tests.support.stories import event, window, writer
-
-from amfs_otel.graph.tree import branch, short_session, tree, tree_lines
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs/schemas/tree.schema.json").read_text())
 
@@ -57,7 +57,11 @@ def test_the_seeds_tree():
 def test_tool_calls_follow_as_also_called():
     calls = [event("tool_call", 2.0, 1.0, tool_name=name) for name in ("look_up", "deploy", "look_up")]
     lines = drawn(window("a", [read("retry-pattern", 0.9, 1), context("x", "s", "X API"), *calls, write("w")]))
-    assert [line.strip(" │├└─") for line in lines[2:]] == ["also consulted: X API", "also called: look_up, deploy", "wrote: w"]
+    assert [line.strip(" │├└─") for line in lines[2:]] == [
+        "also consulted: X API",
+        "also called: look_up, deploy",
+        "wrote: w",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +81,8 @@ def test_name_of_a_context(label, source, shown):
 
 def test_several_outcomes_in_the_order_of_time():
     late = window(
-        "ops", [committed("INC-7", "failure", 100.0), changed("retry-pattern", 0.937, 0.6, "lowered", version=4, at=101)]
+        "ops",
+        [committed("INC-7", "failure", 100.0), changed("retry-pattern", 0.937, 0.6, "lowered", version=4, at=101)],
     )
     other = window("ops", [committed("INC-8", "minor_failure", 200.0), changed("other", 0.9, 0.6, "lowered", at=201)])
     lines = drawn(deploy_agent(), outcomes=[other, late])
@@ -108,14 +113,24 @@ def test_what_did_not_touch_the_entry_has_no_branch():
 def test_names_elsewhere_are_whole_and_failed_writes_are_none():
     story = window(
         "a",
-        [read("retry-pattern", 0.9, 1), write("k", entity_path="billing"), write("x", status="error"), write("retry-pattern")],
+        [
+            read("retry-pattern", 0.9, 1),
+            write("k", entity_path="billing"),
+            write("x", status="error"),
+            write("retry-pattern"),
+        ],
     )
     assert drawn(story)[-1] == "        └── wrote: billing/k"
 
 
 @pytest.mark.parametrize(
     ("session", "short"),
-    [("sess-a1b2c3d4", "sess-a1b2"), ("0123456789abcdef" * 2, "01234567"), ("thread 7", "thread 7"), (None, "session unknown")],
+    [
+        ("sess-a1b2c3d4", "sess-a1b2"),
+        ("0123456789abcdef" * 2, "01234567"),
+        ("thread 7", "thread 7"),
+        (None, "session unknown"),
+    ],
 )
 def test_short_session(session, short):
     assert short_session(session) == short
