@@ -30,7 +30,7 @@ _wrapped = False
 
 
 class RequestBoundaries(SpanProcessor):
-    """Marks a request for each SERVER or CONSUMER span, and ends it with the span."""
+    """Marks a request for each SERVER or CONSUMER span, unless a hook has marked it, and ends it with the span."""
 
     def __init__(self) -> None:
         self._requests: dict[int, Request] = {}
@@ -43,7 +43,9 @@ class RequestBoundaries(SpanProcessor):
     def _begin(self, span: Span) -> None:
         from amfs_otel import capture
 
-        self._requests[span.get_span_context().span_id] = capture.begin_request()
+        request = capture.request_of_span()
+        if request is not None:
+            self._requests[span.get_span_context().span_id] = request
 
     def on_end(self, span: ReadableSpan) -> None:
         """Ends the request; its implicit window closes with it."""

@@ -32,11 +32,14 @@ class Library:
         name: Name of the patch module, and `amfs_<name>` in `OTEL_PYTHON_DISABLED_INSTRUMENTATIONS`.
         target: Module whose import triggers the patch.
         distribution: PyPI name, for version checks.
+        reports: Whether its patch reports events. One that only marks requests starts nothing: a server that uses no
+            library of the others has no pipeline.
     """
 
     name: str
     target: str
     distribution: str
+    reports: bool = True
 
 
 LIBRARIES: tuple[Library, ...] = (
@@ -45,6 +48,10 @@ LIBRARIES: tuple[Library, ...] = (
     Library("anthropic", "anthropic", "anthropic"),
     Library("langchain", "langchain_core.tracers.context", "langchain-core"),
     Library("langgraph", "langgraph.pregel", "langgraph"),
+    Library("starlette", "starlette.applications", "starlette", reports=False),
+    Library("flask", "flask.app", "flask", reports=False),
+    Library("django", "django.core.handlers.base", "django", reports=False),
+    Library("celery", "celery.signals", "celery", reports=False),
 )
 
 
@@ -123,14 +130,16 @@ def _register(library: Library, before_patch: Callable[[], None]) -> None:
             state.state = "waiting"
         if library.name in _registered:
             if library.target in sys.modules and library.name not in _replaced:
-                guard.run(library.name, before_patch)
+                if library.reports:
+                    guard.run(library.name, before_patch)
                 _patch(library)
             return
         _registered.add(library.name)
 
     def imported(_module: Any) -> None:
         if _states[library.name].state != "disabled":
-            guard.run(library.name, before_patch)
+            if library.reports:
+                guard.run(library.name, before_patch)
             guard.run(library.name, _patch, library)
 
     wrapt.register_post_import_hook(imported, library.target)

@@ -17,12 +17,13 @@ from typing import Any, TypeVar
 from opentelemetry import context
 
 from amfs_otel import guard
-from amfs_otel.capture.ambient import STEP_KEY, SUPPRESS, current_request, current_run, explicit_session, last_memory
+from amfs_otel.capture.ambient import STEP_KEY, SUPPRESS, current_run, explicit_session, last_memory
 from amfs_otel.capture.announced import AnnouncedCall
 from amfs_otel.capture.content import name, snapshot
+from amfs_otel.capture.requests import Request, begin_request, current_request, enter_request, request_of_span
 from amfs_otel.capture.runtime import Capture
 from amfs_otel.capture.steps import Step
-from amfs_otel.capture.windows import Request, Session, next_seq
+from amfs_otel.capture.windows import Session
 from amfs_otel.model import ClosedBy, Deferred, Kind
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "active",
     "announce",
     "begin",
+    "begin_request",
     "call",
     "close_later",
     "close_session",
@@ -45,6 +47,9 @@ __all__ = [
     "current",
     "current_request",
     "current_step",
+    "end_request",
+    "end_request_later",
+    "enter_request",
     "explained",
     "explicit_session",
     "handle_session",
@@ -55,6 +60,7 @@ __all__ = [
     "last_memory",
     "name",
     "pause",
+    "request_of_span",
     "run",
     "set_explainer",
     "snapshot",
@@ -355,14 +361,16 @@ def pause() -> None:
         session.window.paused = True
 
 
-def begin_request() -> Request:
-    """Marks the start of a request or task in this context (for boundary hooks)."""
-    request = Request(next_seq())
-    current_request.set(request)
-    return request
-
-
 def end_request(request: Request) -> None:
     """Ends a request; its implicit window closes with it. Safe from any context."""
+    request.open = False
     if _installed is not None:
         guard.run("capture", _installed.windows.close_request, request)
+
+
+def end_request_later(request: Request) -> None:
+    """`end_request` that closes the window at the next event or tick of the worker; for callbacks run anywhere."""
+    request.open = False
+    capture = _installed
+    if capture is not None:
+        capture.windows.later(lambda: capture.windows.close_request(request))

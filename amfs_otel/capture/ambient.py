@@ -9,7 +9,8 @@ from typing import Any
 
 from opentelemetry import baggage, context, trace
 
-from amfs_otel.capture.windows import Place, Request, Session, next_seq
+from amfs_otel.capture.requests import open_request
+from amfs_otel.capture.windows import Place, Session, next_seq
 
 SUPPRESS = "suppress_instrumentation"
 """OpenTelemetry's context key by which exporters and our worker keep themselves out of traces."""
@@ -22,7 +23,6 @@ BAGGAGE_SESSION = "amfs.session.id"
 explicit_session: ContextVar[Session | None] = ContextVar("amfs_otel_session", default=None)
 current_run: ContextVar[Session | None] = ContextVar("amfs_otel_run", default=None)
 last_memory: ContextVar[tuple[Session, int] | None] = ContextVar("amfs_otel_memory", default=None)
-current_request: ContextVar[Request | None] = ContextVar("amfs_otel_request", default=None)
 
 _task_tokens: "weakref.WeakKeyDictionary[Any, int]" = weakref.WeakKeyDictionary()
 
@@ -30,9 +30,7 @@ _task_tokens: "weakref.WeakKeyDictionary[Any, int]" = weakref.WeakKeyDictionary(
 def place_here() -> Place:
     """Where the caller is, by OpenTelemetry's current span, request mark, task and thread."""
     span = trace.get_current_span().get_span_context()
-    request = current_request.get()
-    if request is not None and not request.open:
-        request = None
+    request = open_request()
     claimed = baggage.get_baggage(BAGGAGE_SESSION)
     return Place(
         span.trace_id,

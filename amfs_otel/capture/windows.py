@@ -22,7 +22,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from amfs_otel.chain.record_id import new_record_id
 from amfs_otel.model import (
@@ -40,21 +40,15 @@ from amfs_otel.model import (
     WindowRenamed,
 )
 
+if TYPE_CHECKING:
+    from amfs_otel.capture.requests import Request
+
 EVENT_LIMIT = 10_000
 AGE_LIMIT_S = 24 * 3600.0
 REMEMBERED_CONTEXTS = 512
 
 next_seq: Callable[[], int] = itertools.count(1).__next__
 """The order of events in this process, taken in the caller (one bytecode, so threads cannot share a number)."""
-
-
-@dataclass(slots=True)
-class Request:
-    """The mark of a request or task, set by a boundary hook or a SERVER/CONSUMER span."""
-
-    seq: int
-    open: bool = True
-    session: "Session | None" = None
 
 
 @dataclass(slots=True)
@@ -72,7 +66,7 @@ class Place:
     trace_id: int
     parent_span_id: int
     context: Hashable
-    request: Request | None = None
+    request: "Request | None" = None
     claimed_session: str | None = None
 
 
@@ -261,6 +255,8 @@ class Windows:
     def _provisional_in(self, place: Place) -> list[tuple[Window, list[Placed]]]:
         found: list[tuple[Window, list[Placed]]] = []
         for window in self._open.values():
+            if window.place.request is not None and window.place.request is not place.request:
+                continue  # a pool's thread serves one request after another, and one trace may hold many
             moved = window.provisional.pop(place.context, None)
             if moved:
                 found.append((window, moved))
@@ -350,7 +346,7 @@ class Windows:
                 return
             function()
 
-    def close_request(self, request: Request) -> None:
+    def close_request(self, request: "Request") -> None:
         """Ends a request: its implicit window closes with it."""
         with self.lock:
             request.open = False

@@ -18,6 +18,9 @@ DOCUMENT_LIMIT = 100
 """Documents of a retrieval that are named; all are counted."""
 
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "function": "tool"}
+_SHOWN = ("type", "role", "name", "content", "tool_calls", "invalid_tool_calls", "tool_call_id")
+"""Fields of a message that are shown."""
+
 _FINISH = {"tool_calls": "tool_call", "tool_use": "tool_call", "function_call": "tool_call", "end_turn": "stop"}
 _OWN_IDS = ("run-", "run--", "lc_", "lc_run--")
 """Beginnings of the ids that langchain itself gives to messages without one."""
@@ -68,7 +71,7 @@ def request_from_start(
         "operation": semconv.OPERATION_TEXT_COMPLETION if texts else semconv.OPERATION_CHAT,
         "provider": _PROVIDERS.get(provider, provider),
         "model": _word(params.get("model"), params.get("model_name"), metadata.get("ls_model_name")),
-        "input_messages": Deferred(messages_from_snapshot, capture.snapshot(list(messages))),
+        "input_messages": Deferred(messages_from_snapshot, [_snapshot_from_message(one) for one in messages]),
     }
     if streamed:
         fields["stream"] = True
@@ -79,6 +82,19 @@ def request_from_start(
     if params.get("tools"):
         fields["tool_definitions"] = Deferred(definitions_from_tools, capture.snapshot(params["tools"]))
     return fields
+
+
+def _snapshot_from_message(message: Any) -> Any:
+    """What is shown of a message: most of its fields, and of the time that copying takes, are not."""
+    if isinstance(message, str):
+        return message
+    fields: Json = getattr(message, "__dict__", None) or {}
+    found: Json = {}
+    for name in _SHOWN:
+        value = fields.get(name)
+        if value:
+            found[name] = value if type(value) is str else capture.snapshot(value)
+    return found
 
 
 def reply_from_result(result: Any) -> Json:
@@ -107,7 +123,10 @@ def reply_from_result(result: Any) -> Json:
         ]
     if generations:
         raw = [
-            {"message": capture.snapshot(answer) if answer is not None else one.text, "reason": _finish_reason(one)}
+            {
+                "message": _snapshot_from_message(answer) if answer is not None else one.text,
+                "reason": _finish_reason(one),
+            }
             for one, answer in zip(generations, answers, strict=True)
         ]
         fields["output_messages"] = Deferred(messages_from_answers, raw)

@@ -37,8 +37,8 @@ def measure(effort: Effort) -> Section:
         _fifty(section, three, effort)
         _memory(section, {name: processes[name] for name in ("none", OFF)}, effort, floor_us)
         _whole(section, three, effort)
-        _wire(section, three)
         _worker(section, processes[OFF], effort, floor_us)
+    _wire(section)
     return section
 
 
@@ -112,10 +112,11 @@ def _whole(section: Section, processes: Mapping[str, Process], effort: Effort) -
         )
 
 
-def _wire(section: Section, processes: Mapping[str, Process]) -> None:
+def _wire(section: Section) -> None:
     for name, bar in ((OFF, 900.0), (ON, 2600.0)):
         for what, workload in (("chat", "chat"), ("stream", "stream_long")):
-            sent = processes[name].ask("spans", workload=workload, calls=20)
+            with Process(VARIANTS[name]) as process:
+                sent = process.ask("spans", workload=workload, calls=20)
             note = f"{sent['attributes']:.0f} attributes, {sent['spans']:.2f} spans a call"
             limit = bar if what == "chat" else None  # the stream's text is twice as long as the chat's
             section.figures.append(

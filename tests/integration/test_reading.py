@@ -1,7 +1,10 @@
 """The reader on a real PostgreSQL: list, resolve, explain, tree, from the projection and ahead of it."""
 
+import json
 from datetime import UTC, datetime
+from pathlib import Path
 
+import jsonschema
 import pytest
 
 from amfs_otel.graph.listing import KEYS
@@ -9,6 +12,11 @@ from amfs_otel.graph.reading import Ambiguous, ListFilter, NothingFound, Reader
 from tests.integration.test_projection import Projected
 from tests.support.seed_story import ENTRY, changed, committed, deploy_agent, onboard_agent, read, review_agent
 from tests.support.stories import event, window
+
+
+def fits_schema(name, answer):
+    schema = json.loads((Path(__file__).parents[2] / f"docs/schemas/{name}.schema.json").read_text())
+    jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker()).validate(answer)
 
 
 class Asked(Projected):
@@ -68,6 +76,7 @@ def test_a_plain_connection_will_do(log):
 def test_list_newest_first_with_the_documented_keys(log):
     log.tell(deploy_agent(), review_agent(), onboard_agent(), trace="ab" * 16)
     rows = log.ask("list")
+    fits_schema("list", rows)
     assert [row["agent_id"] for row in rows] == ["onboard-agent", "review-agent", "deploy-agent"]
     assert tuple(rows[0]) == KEYS
     assert rows[0] | {"record_id": None} == {
@@ -267,6 +276,7 @@ def test_show_has_every_event_of_any_kind(log):
         window("a", [event("checkpoint", 1.0, label="half way"), event("telepathy", 2.0, how="well")])
     )
     answer = log.ask("show", decision)
+    fits_schema("show", answer)
     assert [(one["step"], one["kind"]) for one in answer["events"]] == [(1, "checkpoint"), (2, "telepathy")]
     assert answer["events"][0]["label"] == "half way"
     assert answer["facts"]["started_at"] == "2026-03-07T16:13:20.000000Z"

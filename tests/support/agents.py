@@ -8,7 +8,7 @@ from typing import Any
 from amfs_otel.demo.script import Reply, ToolCall
 
 BARE_LOOP = """
-import json
+import json, os
 from openai import OpenAI
 
 def look_up(order):
@@ -23,7 +23,7 @@ def described(name, parameter):
 
 tools = [described("look_up", "order"), described("weigh", "parcel")]
 messages = [{"role": "user", "content": "Can order 7 leave?"}]
-client = OpenAI(api_key="any")
+client = OpenAI(base_url=os.environ["OPENAI_BASE_URL"])
 for turn in range(3):
     reply = client.chat.completions.create(model="gpt-4o-mini", messages=messages, tools=tools)
     answer = reply.choices[0].message
@@ -61,7 +61,7 @@ mem.close()
 """Two handles of AMFS, one after the other; the second decides and reports an outcome."""
 
 _VOLATILE = frozenset(
-    {"id", "seq", "start_us", "end_us", "trace", "span", "parent", "server_port", "response_id", "model_version"}
+    {"id", "seq", "start_us", "end_us", "recorded_us", "trace", "span", "parent", "server_port", "response_id"}
 )
 
 

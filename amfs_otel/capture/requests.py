@@ -1,0 +1,70 @@
+"""The mark of a request or task: what keeps the events of one request apart from those of all others.
+
+It stands in a ContextVar, so that it follows a request into its tasks, its thread pool and its streamed body. Two
+parties set it: the boundary hooks of web frameworks and task queues, which see the whole call, and the processor that
+sees SERVER and CONSUMER spans, which may end before a streamed body does. One request has one mark: where a hook has
+set it, the first such span inside is taken for that request's own.
+"""
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from amfs_otel.capture.windows import Session, next_seq
+
+
+@dataclass(slots=True)
+class Request:
+    """A request or task under way.
+
+    Attributes:
+        seq: Its place in the order of events.
+        open: Whether it is still under way.
+        session: The session of its implicit window, where it has one.
+        outer: The open request in which it began; counts again when this one has ended.
+        awaits_span: Whether a boundary hook made it and no SERVER or CONSUMER span was taken for it yet.
+        returned: Whether only its body is still being read: what begins now is another request.
+    """
+
+    seq: int
+    open: bool = True
+    session: Session | None = None
+    outer: "Request | None" = None
+    awaits_span: bool = False
+    returned: bool = False
+
+
+current_request: ContextVar[Request | None] = ContextVar("amfs_otel_request", default=None)
+
+
+def open_request() -> Request | None:
+    """The innermost request in which the caller is, and which has not ended."""
+    request = current_request.get()
+    while request is not None and not request.open:
+        request = request.outer
+    return request
+
+
+def begin_request() -> Request:
+    """Marks the start of a request or task in this context, inside another one or not."""
+    request = Request(next_seq(), outer=open_request())
+    current_request.set(request)
+    return request
+
+
+def enter_request() -> Request | None:
+    """`begin_request` for a boundary hook; `None` where what it begins is a part of a request that is open here."""
+    here = open_request()
+    if here is not None and not here.returned:
+        return None
+    request = begin_request()
+    request.awaits_span = True
+    return request
+
+
+def request_of_span() -> Request | None:
+    """`begin_request` for a SERVER or CONSUMER span; `None` where it is that of the request which a hook has marked."""
+    here = open_request()
+    if here is not None and here.awaits_span:
+        here.awaits_span = False
+        return None
+    return begin_request()
