@@ -20,7 +20,7 @@ JOBS = 2
 ARGS =
 
 # Environments beside .venv, each with the oldest supported release of one library: requirements/NAME.in and NAME.txt.
-OLDEST = oldest-amfs oldest-openai
+OLDEST = oldest-amfs oldest-anthropic oldest-langchain oldest-openai
 
 PY = .venv/bin/python
 PIP = $(PY) -m pip --disable-pip-version-check --quiet

@@ -189,6 +189,8 @@ def _hook(name: str, state: PatchState, target: str, wrapper: Wrapper) -> None:
     try:
         module = importlib.import_module(module_name)
         parent, attribute, original = wrapt.resolve_path(module, path.removesuffix("?"))
+        if isinstance(parent, type) and not any(attribute in vars(base) for base in parent.__mro__):
+            raise AttributeError(attribute)  # `__call__` would be found on the metaclass
     except (ImportError, AttributeError):
         if not optional:
             state.missing.append(target)

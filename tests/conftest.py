@@ -7,7 +7,7 @@ import pytest
 
 from amfs_otel.demo.model_server import ModelServer
 
-SETTINGS = ("AMFS_", "OTEL_", "OPENAI_")
+SETTINGS = ("AMFS_", "ANTHROPIC_", "OTEL_", "OPENAI_")
 OF_THE_TESTS = "AMFS_OTEL_TEST_"
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 

@@ -36,7 +36,7 @@ PAIRED_ENTRIES = 50
 SUCCESS_CONFIDENCE = 1.0
 OTHER_CONFIDENCE = 0.7
 
-NAME_CHARACTERS = 1000
+NAME_BYTES = 2000
 """Longer names are left out of the graph: they would not fit into an index row."""
 
 
@@ -90,13 +90,13 @@ def evidence_of_outcome(
         fallback: Time of the outcome if it has none.
     """
     named = [name for item in items(outcome.event.get("causal_keys")) if (name := entry_name(members(item)))]
-    entries = [name for name in dict.fromkeys(named or causal) if _fits(name)]
+    entries = [name for name in dict.fromkeys(named or causal) if fits_index(name)]
     success = outcome.event.get("outcome_type") == "success"
     confidence = SUCCESS_CONFIDENCE if success else OTHER_CONFIDENCE
     when = moment(outcome.event.get("end_us")) or moment(outcome.event.get("start_us")) or fallback
     ref = word(outcome.event.get("outcome_ref"))
     found: list[Evidence] = []
-    if ref is not None and _fits(ref):
+    if ref is not None and fits_index(ref):
         for name in entries:
             edge = Edge(Node("entry", name), "informed", Node("outcome", ref))
             found.append(Evidence(owner, edge, confidence, when, when))
@@ -130,12 +130,13 @@ def _seen(steps: Iterable[Step]) -> Iterator[tuple[Edge, Step]]:
 def _edge(step: Step, source: tuple[str, Any], relation: str, target: tuple[str, Any]) -> Iterator[tuple[Edge, Step]]:
     """The edge, unless one of its ends has no name here (erased, too long, none given)."""
     one, two = word(source[1]), word(target[1])
-    if one and two and _fits(one) and _fits(two):
+    if one and two and fits_index(one) and fits_index(two):
         yield Edge(Node(source[0], one), relation, Node(target[0], two)), step
 
 
-def _fits(name: str) -> bool:
-    return 0 < len(name) <= NAME_CHARACTERS
+def fits_index(name: str) -> bool:
+    """Whether a name can be found through an index."""
+    return 0 < len(name.encode("utf-8", "replace")) <= NAME_BYTES
 
 
 def _merged(owner: str, seen: Iterable[tuple[Edge, Step]], fallback: datetime) -> list[Evidence]:

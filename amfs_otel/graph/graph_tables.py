@@ -60,10 +60,6 @@ class GraphChanges:
         self.evidence = {key: one for key, one in self.evidence.items() if key[0] != owner}
         self.affected.update(tuple(row) for row in connection.execute(_REMOVE_EVIDENCE, (owner,)).fetchall())
 
-    def copy(self) -> "GraphChanges":
-        """An independent copy, to go on from until a record turns out to be sound."""
-        return GraphChanges(self.log, dict(self.evidence), set(self.affected), dict(self.counters))
-
     def write(self, connection: Connection) -> None:
         """Writes all of it, inside the caller's transaction."""
         if self.evidence:

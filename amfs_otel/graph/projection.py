@@ -6,7 +6,7 @@ projected is marked with the reason, counted and passed over: nothing stops the 
 the ledger for `verify` to judge.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import psycopg
 
@@ -38,6 +38,9 @@ _TABLES = (
     "DELETE FROM amfs_otel.node WHERE log = %s",
     "DELETE FROM amfs_otel.counter WHERE log = %s",
 )
+
+Erased = Mapping[str, Mapping[int, str]]
+"""Record id → part number → the erasure record that named it."""
 
 _UNFIT = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, FormatError)
 """What facts of an unknown or damaged shape can raise; a lost connection or a missing privilege is none of these."""
@@ -86,51 +89,58 @@ def rebuild(connection: Connection, log: str) -> int:
     return total
 
 
-@dataclass(slots=True)
-class _Batch:
-    """One transaction's work."""
-
-    connection: Connection
-    log: str
-    changes: GraphChanges
-
-    def take(self, stored: StoredEntry, erased: dict[int, str]) -> None:
-        """Projects one entry, or marks why not."""
-        record = stored.record
-        if record is None:
-            self._mark(stored, "record missing")
-            return
-        changes, skipped = self.changes.copy(), None
-        try:
-            with self.connection.transaction():
-                document = document_of(record, stored.entry, erased)
-                RecordProjection(self.connection, self.log, changes).project(document)
-            self.changes = changes
-        except _UNFIT as error:
-            skipped = type(error).__name__
-        except _REFUSED as error:
-            skipped = f"{type(error).__name__} {error.sqlstate}"
-        self._mark(stored, skipped)
-
-    def _mark(self, stored: StoredEntry, skipped: str | None) -> None:
-        columns = stored.columns or {}
-        record_id, kind = columns.get("record_id"), columns.get("kind")
-        place = stored.entry.sequence_number
-        self.connection.execute(_MARK, (self.log, place, record_id, kind, skipped))
-        self.changes.count({("log", f"records.{kind or 'missing'}"): 1})
-        if skipped is not None:
-            self.changes.count({("log", "records.skipped"): 1})
-
-
 def _project_batch(connection: Connection, log: str, limit: int) -> int:
     row = one_row(connection, _NEXT, (log,))
     first = row[0] if row else 0
     entries = list(read.entries(connection, log, first, first + limit - 1, parts=True))
-    ids = [str(stored.columns["record_id"]) for stored in entries if stored.record and stored.columns]
-    erased = erased_parts(connection, ids)
-    batch = _Batch(connection, log, GraphChanges(log))
-    for stored in entries:
-        record_id = str((stored.columns or {}).get("record_id"))
-        batch.take(stored, erased.get(record_id, {}))
-    batch.changes.write(connection)
+    erased = erased_parts(connection, [_id_of(stored) for stored in entries if stored.record is not None])
+    try:
+        with connection.transaction():
+            changes = GraphChanges(log)
+            for stored in entries:
+                _take(connection, log, stored, erased, changes)
+            changes.write(connection)
+    except (*_UNFIT, *_REFUSED):
+        # One of them is unfit: again, one by one, so that only that one is passed over.
+        for stored in entries:
+            _take_alone(connection, log, stored, erased)
     return len(entries)
+
+
+def _take(connection: Connection, log: str, stored: StoredEntry, erased: Erased, changes: GraphChanges) -> None:
+    """Projects one entry; raises where its record is unfit."""
+    if stored.record is None:
+        _mark(connection, log, stored, "record missing", changes)
+        return
+    document = document_of(stored.record, stored.entry, erased.get(_id_of(stored), {}))
+    RecordProjection(connection, log, changes).project(document)
+    _mark(connection, log, stored, None, changes)
+
+
+def _take_alone(connection: Connection, log: str, stored: StoredEntry, erased: Erased) -> None:
+    """Projects one entry with all that follows from it, or marks why not."""
+    try:
+        with connection.transaction():
+            changes = GraphChanges(log)
+            _take(connection, log, stored, erased, changes)
+            changes.write(connection)
+    except (*_UNFIT, *_REFUSED) as error:
+        changes = GraphChanges(log)
+        _mark(
+            connection, log, stored, f"{type(error).__name__} {getattr(error, 'sqlstate', None) or ''}".strip(), changes
+        )
+        changes.write(connection)
+
+
+def _mark(connection: Connection, log: str, stored: StoredEntry, skipped: str | None, changes: GraphChanges) -> None:
+    columns = stored.columns or {}
+    kind = columns.get("kind")
+    place = stored.entry.sequence_number
+    connection.execute(_MARK, (log, place, columns.get("record_id"), kind, skipped))
+    changes.count({("log", f"records.{kind or 'missing'}"): 1})
+    if skipped is not None:
+        changes.count({("log", "records.skipped"): 1})
+
+
+def _id_of(stored: StoredEntry) -> str:
+    return str((stored.columns or {}).get("record_id"))

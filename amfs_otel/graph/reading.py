@@ -9,6 +9,7 @@ transaction id.
 
 import contextlib
 from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
@@ -52,16 +53,28 @@ _PENDING = (
     " ORDER BY sequence_number DESC"
 )
 _OUTCOMES = (
-    "SELECT record_id::text FROM amfs_otel.outcome WHERE decision_id = %s::uuid AND record_id <> decision_id"
-    " GROUP BY record_id ORDER BY min(sequence_number)"
+    "SELECT decision_id::text, record_id::text FROM amfs_otel.outcome"
+    " WHERE decision_id = ANY (%s::uuid[]) AND record_id <> decision_id"
+    " GROUP BY decision_id, record_id ORDER BY min(sequence_number)"
 )
 _JUDGED = "SELECT decision_id::text FROM amfs_otel.outcome WHERE record_id = %s::uuid AND decision_id IS NOT NULL"
-_AMENDMENTS = "SELECT record_id::text FROM amfs_otel.amendment WHERE decision_id = %s::uuid ORDER BY sequence_number"
+_AMENDMENTS = (
+    "SELECT decision_id::text, record_id::text FROM amfs_otel.amendment WHERE decision_id = ANY (%s::uuid[])"
+    " ORDER BY sequence_number"
+)
 _TOUCHING = (
     "SELECT s.record_id::text FROM amfs_otel.step AS s JOIN amfs_otel.decision AS d USING (record_id)"
     " WHERE s.log = %s AND s.entry = %s AND (s.causal OR s.kind = 'memory_write')"
     " GROUP BY s.record_id, s.sequence_number ORDER BY s.sequence_number DESC LIMIT %s"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Links:
+    """Ids of the projected records that belong to a decision, oldest first."""
+
+    outcomes: list[str]
+    amendments: list[str]
 
 
 class Reader:
@@ -79,6 +92,7 @@ class Reader:
         self._store = source if isinstance(source, Store) else None
         self._log = log or (source.log if isinstance(source, Store) else "default")
         self._waiting: Unprojected | None = None
+        self._linked: dict[str, _Links] = {}
 
     def list(self, filters: ListFilter | None = None) -> Items:
         """Decisions, newest first, with the keys of ``list --json``."""
@@ -143,6 +157,7 @@ class Reader:
         """
         with self._reading() as waiting:
             rows = self._connection.execute(_TOUCHING, (self._log, entry, BRANCHES)).fetchall()
+            self._link([row[0] for row in rows])
             documents = [self._load(row[0]) for row in rows] + list(waiting.of_kind("decision"))
             branches = [
                 branch(
@@ -200,6 +215,7 @@ class Reader:
                 yield self._waiting
             finally:
                 self._waiting = None
+                self._linked = {}
 
     @contextlib.contextmanager
     def _snapshot(self) -> Generator[None]:
@@ -269,17 +285,28 @@ class Reader:
         return None
 
     def _outcomes_of(self, decision: Document) -> Documents:
-        rows = self._connection.execute(_OUTCOMES, (decision.record_id,)).fetchall()
-        ids = [row[0] for row in rows]
+        ids = list(self._links_of(decision.record_id).outcomes)
         for ref in self._known.refs.get(decision.record_id, ()):
             ids += [row[0] for row in self._connection.execute(_PENDING, (self._log, ref)).fetchall()]
         late = [one for one in self._known.of_kind("outcome") if self._judged_by(one) == decision.record_id]
         return [self._load(one) for one in ids] + late
 
     def _amendments_of(self, record_id: str) -> Documents:
-        rows = self._connection.execute(_AMENDMENTS, (record_id,)).fetchall()
         late = [one for one in self._known.of_kind("amendment") if one.named_by("amends") == record_id]
-        return [self._load(row[0]) for row in rows] + late
+        return [self._load(one) for one in self._links_of(record_id).amendments] + late
+
+    def _links_of(self, record_id: str) -> "_Links":
+        if record_id not in self._linked:
+            self._link([record_id])
+        return self._linked[record_id]
+
+    def _link(self, record_ids: Sequence[str]) -> None:
+        """Looks up at once which projected records belong to these."""
+        self._linked |= {one: _Links([], []) for one in record_ids}
+        for decision, outcome in self._connection.execute(_OUTCOMES, (list(record_ids),)).fetchall():
+            self._linked[decision].outcomes.append(outcome)
+        for decision, amendment in self._connection.execute(_AMENDMENTS, (list(record_ids),)).fetchall():
+            self._linked[decision].amendments.append(amendment)
 
     def _load(self, record_id: str) -> Document:
         known = self._known.get(record_id)

@@ -24,13 +24,6 @@ from amfs_otel.graph.texts import items, members, word
 from amfs_otel.store.connect import Connection, one_row
 from amfs_otel.store.queries import query
 
-_INSERT_STEPS = "INSERT INTO amfs_otel.step SELECT * FROM json_populate_recordset(NULL::amfs_otel.step, %s::json)"
-_INSERT_DECISION = (
-    "INSERT INTO amfs_otel.decision SELECT * FROM json_populate_recordset(NULL::amfs_otel.decision, %s::json)"
-)
-_INSERT_OUTCOMES = (
-    "INSERT INTO amfs_otel.outcome SELECT * FROM json_populate_recordset(NULL::amfs_otel.outcome, %s::json)"
-)
 _INSERT_AMENDMENT = (
     "INSERT INTO amfs_otel.amendment (log, record_id, sequence_number, decision_id)"
     " VALUES (%s, %s::uuid, %s, %s::uuid) ON CONFLICT DO NOTHING"
@@ -99,10 +92,8 @@ class RecordProjection:
     def _decision(self, document: Document) -> None:
         rows = rows_of(document, self._amendments_of(document.record_id), self._earlier_than(document))
         assert rows.decision is not None
-        self._insert(_INSERT_DECISION, [rows.decision])
-        self._insert(_INSERT_STEPS, rows.steps)
         attached = {"decision_id": document.record_id, "attached_by": "own"}
-        self._insert(_INSERT_OUTCOMES, [row | attached for row in rows.outcomes])
+        self._insert([rows.decision], rows.steps, [row | attached for row in rows.outcomes])
         when = captured_at(document)
         self._changes.add_evidence(evidence_of_steps(document.record_id, rows.events, when))
         for row in rows.outcomes:
@@ -112,10 +103,9 @@ class RecordProjection:
 
     def _outcome(self, document: Document) -> None:
         rows = rows_of(document, (), self._earlier_than(document))
-        self._insert(_INSERT_STEPS, rows.steps)
         named = document.named_by("outcome_of")
         outcomes = [row | self._decision_of(row, named) for row in rows.outcomes]
-        self._insert(_INSERT_OUTCOMES, outcomes)
+        self._insert([], rows.steps, outcomes)
         for row in outcomes:
             decision = row["decision_id"]
             causal = [] if decision is None else self._causal_of(decision)
@@ -189,6 +179,6 @@ class RecordProjection:
 
         return earlier
 
-    def _insert(self, statement: Any, rows: Sequence[Row]) -> None:
-        if rows:
-            self._connection.execute(statement, (json_of_rows(rows),))
+    def _insert(self, decisions: Sequence[Row], steps: Sequence[Row], outcomes: Sequence[Row]) -> None:
+        rows = {"decisions": decisions, "steps": steps, "outcomes": outcomes}
+        self._connection.execute(query("projection_rows"), {name: json_of_rows(some) for name, some in rows.items()})

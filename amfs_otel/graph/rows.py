@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from amfs_otel.graph.documents import Document
-from amfs_otel.graph.edges import NAME_CHARACTERS
+from amfs_otel.graph.edges import fits_index
 from amfs_otel.graph.explain import Earlier, change_of, outcomes_of, writes_of
 from amfs_otel.graph.step_items import ITEM_OF_KIND, bare_event, write_event
 from amfs_otel.graph.steps import MODEL_KINDS, Step, causal_steps, is_write, steps_of
@@ -96,7 +96,7 @@ def _step_row(document: Document, step: Step, item: dict[str, Any], causal: bool
         "sequence_number": document.sequence_number,
         "number": step.number,
         "event_id": _short(event.get("id")),
-        "kind": _short(step.kind) or "",
+        "kind": step.kind[:64],
         "source": _short(event.get("source")),
         "agent_id": _short(step.agent),
         "status": _short(event.get("status")),
@@ -104,7 +104,7 @@ def _step_row(document: Document, step: Step, item: dict[str, Any], causal: bool
         "started_at": moment(event.get("start_us")),
         "ended_at": moment(event.get("end_us")),
         "duration_ms": step.duration_ms,
-        "entry": entry if entry is not None and len(entry) <= NAME_CHARACTERS else None,
+        "entry": entry if entry is not None and fits_index(entry) else None,
         "version": _count(event.get("version_after" if changed else "version")),
         "confidence": _real(event.get("after" if changed else "confidence")),
         "causal": causal,
@@ -233,7 +233,7 @@ def _storable(value: Any) -> Any:
 def _short(value: Any) -> str | None:
     """A name as an indexed column takes it; None where it is withheld or too long for one."""
     text = word(value)
-    return None if text is None or len(text) > NAME_CHARACTERS else text
+    return text if text is not None and fits_index(text) else None
 
 
 def _text(value: Any) -> str | None:

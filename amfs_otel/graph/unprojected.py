@@ -18,8 +18,8 @@ from amfs_otel.store.connect import Connection
 from amfs_otel.store.queries import query
 from amfs_otel.store.read import StoredRecord, one_record
 
-NEWEST = 2000
-"""How many of the newest records are looked at for unsealed ones before all are."""
+FEW, NEWEST = 128, 2048
+"""How many of the newest records are looked at for unsealed ones: more where many of the first are unsealed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,11 @@ def unprojected(connection: Connection, log: str, newest: int | None = NEWEST) -
     Args:
         connection: Its user needs SELECT only.
         log: Name of the log.
-        newest: Look for unsealed ones among so many of the newest records; None: among all.
+        newest: Look for unsealed ones among so many of the newest records, at most; None: among all.
     """
-    rows = connection.execute(query("reading_unprojected"), {"log": log, "newest": newest}).fetchall()
-    ids: list[str] = [row[0] for row in rows]
+    ids = _ids(connection, log, newest if newest != NEWEST else FEW)
+    if newest == NEWEST and len(ids) > FEW // 4:
+        ids = _ids(connection, log, newest)
     stored = [one for record_id in ids if (one := one_record(connection, log, record_id)) is not None]
     waiting = _erased_by(one.record for one in stored if one.record.kind == "erasure")
     known = erased_parts(connection, ids)
@@ -77,6 +78,11 @@ def unprojected(connection: Connection, log: str, newest: int | None = NEWEST) -
             documents += _readable(one, erased)
     refs = {document.record_id: _refs(document) for document in documents if document.kind != "amendment"}
     return Unprojected(documents, len(ids), refs, waiting)
+
+
+def _ids(connection: Connection, log: str, newest: int | None) -> list[str]:
+    rows = connection.execute(query("reading_unprojected"), {"log": log, "newest": newest}).fetchall()
+    return [row[0] for row in rows]
 
 
 def _readable(stored: StoredRecord, erased: Mapping[int, str]) -> list[Document]:

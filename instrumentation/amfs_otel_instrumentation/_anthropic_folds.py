@@ -30,6 +30,10 @@ class _Block:
         self.member = ""
         self.pieces: list[Any] = []
 
+    def take(self, member: str, piece: Any) -> None:
+        self.member = member
+        self.pieces.append(piece)
+
     def whole(self) -> Any:
         """The block as the provider began it, with the pieces that came since."""
         if not self.pieces:
@@ -50,7 +54,16 @@ class MessageFold:
         self._final = False
 
     def fold(self, event: Any) -> None:
-        """Takes one event."""
+        """Takes one event. Most are pieces of a known block, in the shape that the SDK's models have."""
+        try:
+            members = event.__dict__
+            if members["type"] == "content_block_delta":
+                delta = members["delta"].__dict__
+                name, member = _PIECES[delta["type"]]
+                self._blocks[members["index"]].take(member, delta[name])
+                return
+        except (AttributeError, KeyError, TypeError):
+            pass  # of another shape, or with members that the model's class does not know
         found = _members(event)
         if found.get("type") == "content_block_delta":
             self._take_piece(found)
@@ -63,8 +76,7 @@ class MessageFold:
         names = _PIECES.get(kind) if type(kind) is str else None
         block = self._blocks.get(index) if type(index) is int else None
         if names is not None and block is not None:
-            block.member = names[1]
-            block.pieces.append(delta.get(names[0]))
+            block.take(names[1], delta.get(names[0]))
 
     def _take_rest(self, event: Fields) -> None:
         kind, index = event.get("type"), event.get("index")

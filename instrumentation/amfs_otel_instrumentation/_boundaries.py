@@ -6,7 +6,7 @@ request apart from those of all others. Where a SERVER span, or a boundary furth
 
 import weakref
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 from amfs_otel import capture, guard
 from amfs_otel.instrumentor import Wrapper
@@ -27,7 +27,7 @@ def asgi(source: str) -> Wrapper:
 
 def _type_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     scope = args[0] if args else kwargs.get("scope")
-    kind = scope.get("type") if isinstance(scope, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    kind = cast("dict[str, Any]", scope).get("type") if isinstance(scope, dict) else None
     return kind if type(kind) is str else None
 
 

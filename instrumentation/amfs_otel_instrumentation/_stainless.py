@@ -22,11 +22,12 @@ def watch_stream(stream: Any, watch: StreamWatch) -> None:
     asynchronous = hasattr(inner, "__anext__")
     stream._iterator = (WatchedAsyncIterator if asynchronous else WatchedIterator)(inner, watch)  # noqa: SLF001
     name, prefix = ("aclose", "ag") if asynchronous else ("close", "gi")
-    _on_close(stream.response, name, functools.partial(_closed, inner, prefix, watch))
+    _on_close(stream.response, name, functools.partial(_closed, weakref.ref(inner), prefix, watch))
 
 
-def _closed(inner: Any, prefix: str, watch: StreamWatch) -> None:
-    """The response was closed: early, unless the SDK's generator did it itself or has ended."""
+def _closed(reference: "weakref.ref[Any]", prefix: str, watch: StreamWatch) -> None:
+    """The response was closed: early, unless the SDK's generator did it itself, has ended or is gone."""
+    inner = reference()
     if getattr(inner, f"{prefix}_frame", None) is not None and not getattr(inner, f"{prefix}_running", False):
         watch.done("closed_early")
 

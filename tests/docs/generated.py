@@ -10,7 +10,12 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
+from amfs_otel.instrumentor import LIBRARIES
+
 ROOT = Path(__file__).parents[2]
+PATCHES = ROOT / "instrumentation" / "amfs_otel_instrumentation"
 BLOCK = re.compile(r"(?P<begin><!-- generated: (?P<name>[\w-]+) -->\n)(?P<body>.*?)(?P<end><!-- end -->)", re.DOTALL)
 
 
@@ -29,7 +34,45 @@ def settings_table() -> str:
     return "\n".join(rows) + "\n"
 
 
-GENERATORS: dict[str, Callable[[], str]] = {"settings": settings_table}
+def library_table() -> str:
+    """Each library of `LIBRARIES` with what its patch says of itself, as rows of a table. No patch is imported."""
+    rows = ["| library | versions | source read of | what of it | switched off by |", "|---|---|---|---|---|"]
+    for library in LIBRARIES:
+        patch = ast.parse((PATCHES / f"{library.name}.py").read_text(encoding="utf-8"))
+        summary, versions, read = _summary(patch), _requires(patch), _releases(patch)
+        link = f"[{library.distribution}](https://pypi.org/project/{library.distribution}/)"
+        rows.append(f"| {link} | `{versions}` | {read} | {summary} | `amfs_{library.name}` |")
+    return "\n".join(rows) + "\n"
+
+
+def _summary(patch: ast.Module) -> str:
+    """The first line of the docstring without the library's name."""
+    _, _, summary = (ast.get_docstring(patch) or "").partition("\n")[0].partition(": ")
+    if not summary:
+        raise ValueError("a patch's docstring begins with the library's name, a colon and what is patched")
+    return summary.replace("|", "\\|")
+
+
+def _releases(patch: ast.Module) -> str:
+    """The releases after `Read:` in the docstring."""
+    found = re.search(r"^Read: (.+?)[.:;](?=\s|$)", ast.get_docstring(patch) or "", re.DOTALL | re.MULTILINE)
+    if found is None:
+        raise ValueError("a patch's docstring says which releases were read")
+    return " ".join(found[1].split())
+
+
+def _requires(patch: ast.Module) -> str:
+    """The constant `requires` without the distribution's name, in the patch's own order."""
+    for statement in patch.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id="requires")], value=ast.Constant(value=str(requires))):
+                return requires.removeprefix(Requirement(requires).name).strip()
+            case _:
+                pass
+    raise ValueError("a patch says what it requires")
+
+
+GENERATORS: dict[str, Callable[[], str]] = {"settings": settings_table, "libraries": library_table}
 
 
 def pages() -> list[Path]:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from amfs_otel import environment_variables
-from tests.docs.generated import BLOCK, GENERATORS, ROOT, pages, rewritten, settings_table
+from amfs_otel.instrumentor import LIBRARIES
+from tests.docs.generated import BLOCK, GENERATORS, ROOT, library_table, pages, rewritten, settings_table
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
@@ -23,3 +24,10 @@ def test_every_generated_part_stands_somewhere() -> None:
 def test_settings_table_has_every_variable() -> None:
     names = {name for name in vars(environment_variables) if name.isupper()}
     assert set(re.findall(r"^\| `(\w+)` \|", settings_table(), re.MULTILINE)) == names
+
+
+def test_library_table_has_every_library() -> None:
+    table = library_table()
+    assert re.findall(r"^\| \[([\w-]+)\]", table, re.MULTILINE) == [library.distribution for library in LIBRARIES]
+    assert re.findall(r"`amfs_(\w+)` \|$", table, re.MULTILINE) == [library.name for library in LIBRARIES]
+    assert "| `>= 1.1, < 4` | openai 1.1.0, 1.26.0, 3.57.0 |" in table

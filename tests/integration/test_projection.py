@@ -330,6 +330,10 @@ STRANGE = {
         ],
     },
     "very long names": {"agent": "a" * 5000, "events": [{"kind": "tool_call", "tool_name": "t" * 5000}]},
+    "names that no index row can hold": {
+        "agent": "".join(chr(0x4E00 + place * 7 % 20000) for place in range(1000)),
+        "events": [{"kind": "".join(chr(0x4E00 + place * 11 % 20000) for place in range(1000))}],
+    },
     "a number beyond a bigint": {"agent": "a", "events": [{"kind": "memory_read", "found": True, "version": 2**80}]},
 }
 

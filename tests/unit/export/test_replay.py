@@ -120,7 +120,11 @@ def test_a_record_becomes_a_tree_of_genai_spans():
         "amfs.status": "complete",
     }
     assert [(event.name, event.attributes, event.time_ns) for event in root.events] == [
-        ("amfs.context", {"amfs.context.label": "pagerduty", "amfs.context.source": "PagerDuty API"}, T0_NS + 1_500_000),
+        (
+            "amfs.context",
+            {"amfs.context.label": "pagerduty", "amfs.context.source": "PagerDuty API"},
+            T0_NS + 1_500_000,
+        ),
         ("amfs.outcome", {"amfs.outcome.ref": "DEP-500", "amfs.outcome.type": "success"}, T0_NS + 5_000_000),
     ]
 
