@@ -4,6 +4,7 @@ import logging
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from amfs_otel import guard
@@ -49,6 +50,10 @@ class Signer:
         self.unsigned: deque[DecisionTrace] = deque()
         self.left_to_adopters: set[str] = set()
         self.signed: dict[str, int] = {}
+
+    def serve_local_store(self) -> None:
+        """Records are for the local store: a fallback DSN without our schema keeps no development key away."""
+        self._settings = replace(self._settings, dsn=None)
 
     def key(self) -> HeldKey | None:
         """The writer key, looked for at most once a minute while there is none."""

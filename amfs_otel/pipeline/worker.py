@@ -30,7 +30,7 @@ from amfs_otel.pipeline.intake import Intake
 from amfs_otel.pipeline.signer import Signer
 from amfs_otel.pipeline.spooling import Spooling
 from amfs_otel.settings import Settings
-from amfs_otel.spool import StateDirectory
+from amfs_otel.spool import LOCAL, StateDirectory
 
 BATCH_S = 0.05
 TICK_S = 1.0
@@ -127,7 +127,10 @@ class Worker:
 
     def _assembling(self) -> Assembler:
         if self._assembler is None:
-            self.spooling.settle(self.delivery.destination())
+            destination = self.delivery.destination()
+            self.spooling.settle(destination)
+            if destination == LOCAL:
+                self.signer.serve_local_store()
             held = self.signer.key()
             self._preparer = Preparer(
                 self.settings.ledger_content, self._masker, held.key.digest_key() if held is not None else None

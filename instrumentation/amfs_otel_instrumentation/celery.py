@@ -1,8 +1,8 @@
 """Celery: where a task begins and ends. No events, no spans.
 
 Read: celery 5.7.0. The signals `task_prerun` and `task_postrun` are sent around every task in its own thread or
-greenlet, by workers of every pool and by eager calls; a worker does not pass through `Task.__call__`. A task that is
-called eagerly inside a request or another task is a part of that.
+greenlet, by workers of every pool and by eager calls; a worker does not pass through `Task.__call__`. A retry is another
+run. A task that is called eagerly inside a request or another task is a part of that.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ requires = "celery >= 5.3, < 6"
 SOURCE = "celery"
 
 _begun: dict[int, capture.Request] = {}
-"""Requests by `id` of the context that Celery keeps for one run of a task; a retry has the same task id."""
+"""Requests by `id` of the context that Celery keeps for one run of a task; a task id may come twice."""
 
 
 def _before(task: Any = None, **_more: Any) -> None:

@@ -42,7 +42,7 @@ def arrived(
     if request.param == "direct":
         yield _arrived(home, jaeger, jaeger.otlp_http, service)
         return
-    settings = {
+    settings: dict[str, Any] = {
         "AMFS_COLLECTOR_TRACES_ENDPOINT": jaeger.otlp_grpc.removeprefix("http://"),
         "AMFS_COLLECTOR_DECISION_WAIT": "2s",
         "AMFS_COLLECTOR_KEEP_PERCENT": "100",

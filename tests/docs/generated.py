@@ -40,8 +40,7 @@ def library_table() -> str:
     for library in LIBRARIES:
         patch = ast.parse((PATCHES / f"{library.name}.py").read_text(encoding="utf-8"))
         summary, versions, read = _summary(patch), _requires(patch), _releases(patch)
-        link = f"[{library.distribution}](https://pypi.org/project/{library.distribution}/)"
-        rows.append(f"| {link} | `{versions}` | {read} | {summary} | `amfs_{library.name}` |")
+        rows.append(f"| {library.distribution} | `{versions}` | {read} | {summary} | `amfs_{library.name}` |")
     return "\n".join(rows) + "\n"
 
 

@@ -321,23 +321,50 @@ def celery_app(agent: Agent, **settings: Any) -> Any:
 
 def test_an_eager_task_is_a_trace(agent: Agent, captured: Captured) -> None:
     chat = celery_app(agent, task_always_eager=True).tasks["chat"]
-    at_once(lambda number: chat.delay(number).get(), 8)
+    at_once(lambda number: chat.delay(number).result, 8)
     check_one_trace_each(captured, 8)
 
 
-def test_a_task_that_is_tried_again_is_one_trace(agent: Agent, captured: Captured) -> None:
+def test_a_task_that_calls_another_one_is_one_trace(agent: Agent, captured: Captured) -> None:
     app = celery_app(agent, task_always_eager=True)
 
-    @app.task(name="again", shared=False, bind=True, default_retry_delay=0)
-    def again(self: Any, number: int) -> None:
-        if self.request.retries == 0:
-            agent.plan(number)
-            raise self.retry()
+    @app.task(name="inner", shared=False)
+    def inner(number: int) -> None:
         list(agent.answer(number))
 
+    @app.task(name="outer", shared=False)
+    def outer(number: int) -> None:
+        agent.plan(number)
+        app.tasks["inner"].delay(number)
+        assert open_request() is not None
+
     for number in range(2):
-        app.tasks["again"].delay(number)
+        assert app.tasks["outer"].delay(number).result is None
+        assert open_request() is None
     check_one_trace_each(captured, 2)
+
+
+def test_a_failing_task_ends_its_request_and_a_retry_is_another_run(agent: Agent, captured: Captured) -> None:
+    app = celery_app(agent, task_always_eager=True)
+
+    @app.task(name="again", shared=False, bind=True, default_retry_delay=0, max_retries=1)
+    def again(self: Any, number: int) -> None:
+        agent.plan(number)
+        raise self.retry(exc=LookupError("of the task"))
+
+    assert type(app.tasks["again"].delay(7).result) is LookupError
+    assert open_request() is None
+    assert [questions(trace) for trace in captured.traces()] == [["question-7-plan"]] * 2
+
+
+def test_a_worker_with_a_pool_of_threads(agent: Agent, captured: Captured) -> None:
+    from celery.contrib.testing.worker import start_worker
+
+    app = celery_app(agent)
+    with start_worker(app, pool="threads", concurrency=4, perform_ping_check=False, shutdown_timeout=30):
+        waiting = [app.tasks["chat"].delay(number) for number in range(12)]
+        assert all(result.get(timeout=30, disable_sync_subtasks=False) for result in waiting)
+    check_one_trace_each(captured, 12)
 
 
 def test_the_tracer_that_workers_run_is_covered(agent: Agent, captured: Captured) -> None:
@@ -355,7 +382,7 @@ def test_a_task_inside_a_request_is_a_part_of_it(agent: Agent, captured: Capture
     from flask import Flask
 
     chat, app = celery_app(agent, task_always_eager=True).tasks["chat"], Flask("outer")
-    app.add_url_rule("/<int:number>", view_func=lambda number: chat.delay(number).get())
+    app.add_url_rule("/<int:number>", view_func=lambda number: chat.delay(number).result)
     with serving_wsgi(app) as get:
         at_once(lambda number: get(f"/{number}"), 4)
     check_one_trace_each(captured, 4)

@@ -247,6 +247,9 @@ def test_the_fallback_dsn_is_used_only_where_our_schema_is(state: Path, one_ledg
     done = ran(THREE, state / "b", AMFS_POSTGRES_DSN=database, **keys)
     assert (done.code, done.err) == (0, "")
     assert len(spooled(state / "b", "local")) == 4
+    done = ran(THREE, state / "c", AMFS_POSTGRES_DSN=database)
+    assert (done.code, done.err) == (0, ""), "no key is missing: a development key serves the local store"
+    assert len(spooled(state / "c", "local")) == 4
 
 
 # -- keys ----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,7 @@ def agent(tmp_path: Path, model_server: ModelServer) -> Agent:
     return Agent(tmp_path, model_server)
 
 
-def sending_to(receiver: OtlpReceiver) -> dict[str, str]:
+def sending_to(receiver: OtlpReceiver) -> dict[str, Any]:
     return {
         "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.http_endpoint,
         "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
