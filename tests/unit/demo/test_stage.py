@@ -54,6 +54,7 @@ def test_nothing_of_the_callers_own_agents_reaches_the_demo(tmp_path: Path) -> N
         "OPENAI_API_KEY": "demo",
         "NO_PROXY": "127.0.0.1",
         "AMFS_OTEL_STATE_DIR": str(tmp_path / "state"),
+        "OTEL_SERVICE_NAME": "deploy-agent",
         "OTEL_TRACES_EXPORTER": "none",
     }
 
