@@ -77,11 +77,21 @@ def _inside_its_caller(first: PreparedEvent, second: PreparedEvent) -> bool:
 
 def _same_model_call(first: PreparedEvent, second: PreparedEvent) -> bool:
     """One lies in the other's time, and at least one has no id of a response that could tell them apart."""
+    if _told_again(first, second):
+        return True
     if not _seen_by_two(first, second) or ("response_id" in first.facts and "response_id" in second.facts):
         return False
     parents = {first.facts.get("parent"), second.facts.get("parent")} - {None}
     same = first.facts.get("operation") == second.facts.get("operation") and len(parents) < 2
     return same and (_within(first, second) or _within(second, first))
+
+
+def _told_again(first: PreparedEvent, second: PreparedEvent) -> bool:
+    """The agent reported by hand a call that was seen, too: same model and token counts, nearly at once or later."""
+    told = [event.facts.get("observed") == "reported" for event in (first, second)]
+    counts = ("input_tokens", "output_tokens")
+    same = all(first.facts.get(n) == second.facts.get(n) and first.facts.get(n) is not None for n in counts)
+    return same and _seen_by_two(first, second) and told[0] != told[1]
 
 
 def _within(inner: PreparedEvent, outer: PreparedEvent) -> bool:
@@ -97,6 +107,8 @@ def _preferred(first: PreparedEvent, second: PreparedEvent) -> bool:
         return second.synthetic
     if first.facts["kind"] == str(Kind.TOOL_CALL):
         return True
+    if first.facts.get("observed") != second.facts.get("observed"):
+        return first.facts.get("observed") != "reported"
     return ("server_address" in first.facts, len(first.facts)) >= ("server_address" in second.facts, len(second.facts))
 
 

@@ -16,7 +16,7 @@ def event(seq: int, kind: Kind, source: str, *, parent: int | None = None, **fac
     all_facts = {"id": f"{seq:016x}", "kind": str(kind), "source": source, "start_us": seq, "end_us": seq + 1, **names}
     if parent is not None:
         all_facts["parent"] = f"{parent:016x}"
-    return PreparedEvent(f"{seq:016x}", seq, all_facts, synthetic="observed" in facts)
+    return PreparedEvent(f"{seq:016x}", seq, all_facts, synthetic=facts.get("observed") == "messages")
 
 
 def kept(*events: PreparedEvent) -> list[tuple[int, str]]:
@@ -91,3 +91,13 @@ def test_masked_ids_are_nobodys() -> None:
 def test_what_is_alone_stays_as_it_is() -> None:
     events = [llm(1, "openai", response_id="r"), call(2, "langchain")]
     assert without_duplicates(events) is events
+
+
+def test_a_call_that_the_agent_reported_by_hand_is_the_one_that_was_seen() -> None:
+    seen = llm(1, "openai", model="m", response_id="r-1", input_tokens=12, output_tokens=3)
+    told = llm(4, "amfs", model="m", observed="reported", input_tokens=12, output_tokens=3, reported_cost_usd=0.1)
+    assert kept(seen, told) == [(1, "openai")]
+    other = llm(5, "amfs", model="m", observed="reported", input_tokens=99, output_tokens=3)
+    assert len(kept(seen, other)) == 2
+    uncounted = llm(6, "amfs", model="m", observed="reported")
+    assert len(kept(seen, uncounted)) == 2
