@@ -133,7 +133,8 @@ def _endpoint(facts: Facts) -> Iterator[Cause]:
                 "COLLECTOR_UNREACHABLE",
                 "problem",
                 f"Nothing listens at the OTLP endpoint {endpoint.url}: spans and receipts are lost.",
-                "Start the collector, or correct OTEL_EXPORTER_OTLP_ENDPOINT.",
+                "Start the collector, or correct OTEL_EXPORTER_OTLP_ENDPOINT. Until then OpenTelemetry's own exporters "
+                "may hold up the end of a program for ten seconds a signal; OTEL_EXPORTER_OTLP_TIMEOUT=1 helps.",
             )
         return
     yield from _wrong_port(endpoint)
