@@ -178,6 +178,7 @@ class ModelServer:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128
     block_on_close = False
 
     def __init__(self, address: tuple[str, int], owner: ModelServer) -> None:

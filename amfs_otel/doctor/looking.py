@@ -67,7 +67,7 @@ def _owners() -> tuple[str, ...]:
 
 
 def _rivals() -> Mapping[str, str]:
-    ours = {library.name for library in LIBRARIES}
+    ours = {library.name for library in LIBRARIES if library.reports}
     found: dict[str, str] = {}
     for point in metadata.entry_points(group="opentelemetry_instrumentor"):
         if point.name in ours and point.dist is not None and point.dist.name != "amfs-otel":

@@ -1,8 +1,8 @@
 """Celery: where a task begins and ends. No events, no spans.
 
-Read: celery 5.7.0. The signals `task_prerun` and `task_postrun` are sent around every task in its own thread or
-greenlet, by workers of every pool and by eager calls; a worker does not pass through `Task.__call__`. A retry is another
-run. A task that is called eagerly inside a request or another task is a part of that.
+Read: celery 5.3.0, 5.7.0. The signals `task_prerun` and `task_postrun` are sent around every task in its own thread or
+greenlet, by workers of every pool and by eager calls; a worker does not pass through `Task.__call__`. A retry is
+another run. A task that is called eagerly inside a request or another task is a part of that.
 """
 
 from collections.abc import Callable

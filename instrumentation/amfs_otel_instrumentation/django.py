@@ -1,7 +1,7 @@
 """Django: where a request begins and ends, WSGI and ASGI. No events, no spans.
 
-Read: django 5.2.19. Both handlers derive from `BaseHandler`; their modules import its module, so they have no
-classes yet when we are called: they are wrapped when the first handler loads its middleware.
+Read: django 5.0, 5.2.19, 6.1.3. Both handlers derive from `BaseHandler`; their modules import its module, so they have
+no classes yet when we are called: they are wrapped when the first handler loads its middleware.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Flask: where a request begins and ends. No events, no spans.
 
-Read: flask 3.1.3. `Flask.__call__` and not `wsgi_app`, which applications replace by middleware on the instance:
+Read: flask 3.0.0, 3.1.3. `Flask.__call__` and not `wsgi_app`, which applications replace by middleware on the instance:
 the call has the middleware inside, and an application that was made before us is covered too.
 """
 

@@ -1,6 +1,6 @@
 """Starlette and what is built on it (FastAPI): where a request begins and ends. No events, no spans.
 
-Read: starlette 1.10.0. Every subclass comes by `Starlette.__call__`. HTTP requests and WebSocket connections
+Read: starlette 0.40.0, 1.10.0. Every subclass comes by `Starlette.__call__`. HTTP requests and WebSocket connections
 are requests; a mounted application is a part of the request of the outer one.
 """
 

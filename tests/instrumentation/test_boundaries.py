@@ -5,6 +5,7 @@ import contextvars
 import importlib
 import json
 import re
+import socketserver
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -55,10 +56,13 @@ class Agent:
 
 
 @pytest.fixture
-def agent(model_server: ModelServer, captured: Captured) -> Agent:
+def agent(captured: Captured, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
     capture.current_request.set(None)
     instrumentor.instrument(["openai", *FRAMEWORKS])
-    return Agent(model_server)
+    # The default, 5, is too few for clients that all connect at once.
+    monkeypatch.setattr(socketserver.TCPServer, "request_queue_size", 2 * CLIENTS)
+    with ModelServer() as server:
+        yield Agent(server)
 
 
 def questions(trace: dict[str, Any]) -> list[str]:
@@ -109,8 +113,9 @@ def test_starlette_gives_one_trace_a_request(path: str, agent: Agent, captured: 
 
 
 def test_fastapi_is_a_starlette(agent: Agent, captured: Captured) -> None:
-    fastapi = pytest.importorskip("fastapi", reason="not run: the FastAPI boundary; fastapi is not installed here")
-    app = fastapi.FastAPI()
+    from fastapi import FastAPI
+
+    app = FastAPI()
 
     @app.get("/{number}")
     def chat(number: int) -> str:
@@ -357,7 +362,20 @@ def test_a_failing_task_ends_its_request_and_a_retry_is_another_run(agent: Agent
     assert [questions(trace) for trace in captured.traces()] == [["question-7-plan"]] * 2
 
 
-def test_a_worker_with_a_pool_of_threads(agent: Agent, captured: Captured) -> None:
+@pytest.fixture
+def own_logging() -> Iterator[None]:
+    """Keeps a worker from setting up the logging of the whole process."""
+    from celery.signals import setup_logging
+
+    def nothing(**_named: Any) -> None:
+        pass
+
+    setup_logging.connect(nothing, weak=False)
+    yield
+    setup_logging.disconnect(nothing)
+
+
+def test_a_worker_with_a_pool_of_threads(agent: Agent, captured: Captured, own_logging: None) -> None:
     from celery.contrib.testing.worker import start_worker
 
     app = celery_app(agent)
@@ -461,6 +479,21 @@ def test_a_decision_takes_nothing_from_another_request_of_its_thread(captured: C
     contextvars.copy_context().run(serve, "second", decides=True)
     found = [[event["label"] for event in trace["events"]] for trace in captured.close()]
     assert sorted(found) == [["first"], ["second", "second-memory"]]
+
+
+def test_a_request_may_begin_before_anything_is_captured(captured_with: Callable[..., Captured]) -> None:
+    """An endpoint that imports its SDK itself: the pipeline starts within the first request."""
+    capture.current_request.set(None)
+    earlier = capture.enter_request()
+    assert earlier is not None
+    capture.end_request(earlier)
+    request = capture.enter_request()
+    assert request is not None
+    captured = captured_with()
+    capture.instant(capture.Kind.CONTEXT, "amfs_otel", {"label": "inside"})
+    capture.end_request(request)
+    assert [trace["closed_by"] for trace in captured.traces()] == ["session_end"]
+    assert open_request() is None
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
