@@ -267,7 +267,8 @@ def test_a_server_killed_while_sealing_loses_and_doubles_nothing(own_server):
 
     def work():
         waiting = list(records)
-        while waiting or len(sealed_now()) < len(records):
+        finished = False
+        while not finished:
             try:
                 with ledger.store() as store:
                     while True:
@@ -279,6 +280,7 @@ def test_a_server_killed_while_sealing_loses_and_doubles_nothing(own_server):
                         sealed.extend(record_id for _, record_id in found.entries)
                         if not batch and not found.count:
                             break
+                finished = len(sealed_now()) == len(records)
             except AmfsOtelError:
                 time.sleep(0.02)
         done.set()
