@@ -7,9 +7,17 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
+from amfs_otel import semconv
 from amfs_otel.capture.usage import later_usage, usage_from_openai
 from amfs_otel.model import Usage
-from amfs_otel_instrumentation._openai_facts import Fields, chat_facts, response_facts, response_reply
+from amfs_otel_instrumentation._openai_facts import (
+    Fields,
+    chat_facts,
+    response_error,
+    response_facts,
+    response_reply,
+    word,
+)
 
 
 class _Choice:
@@ -142,14 +150,15 @@ def _joined(texts: list[Any]) -> str | None:
 class ResponseFold:
     """Folds the events of a responses stream: the last event holds all; what came before counts where it is missing."""
 
-    __slots__ = ("_head", "_items", "_texts", "_where", "last")
+    __slots__ = ("_error", "_head", "_items", "_last", "_texts", "_where")
 
     def __init__(self, where: Fields) -> None:
         self._where = where
         self._head: Any = None
         self._items: dict[Any, Any] = {}
         self._texts: dict[Any, list[Any]] = {}
-        self.last: Any = None
+        self._last: Any = None
+        self._error: str | None = None
 
     def fold(self, event: Any) -> None:
         """Takes one event."""
@@ -161,7 +170,9 @@ class ResponseFold:
             if kind == "response.output_item.done":
                 self._texts.pop(getattr(event, "output_index", None), None)
         elif kind in _ENDS:
-            self.last = getattr(event, "response", None)
+            self._last = getattr(event, "response", None)
+        elif kind == "error":
+            self._error = word(getattr(event, "code", None)) or semconv.ERROR_TYPE_OTHER
         elif self._head is None:
             response = getattr(event, "response", None)
             names = ("id", "model", "service_tier")
@@ -171,10 +182,14 @@ class ResponseFold:
 
     def result(self) -> Fields:
         """The event's result, as far as the stream came."""
-        if self.last is not None:
-            return response_reply(self._where, self.last)
+        if self._last is not None:
+            return response_reply(self._where, self._last)
         items = [self._partial(index, item) for index, item in self._items.items()]
         return response_facts(self._where, self._head, items, Usage())
+
+    def failure(self) -> str | None:
+        """The provider's error code, where an event tells of a failure that the SDK does not raise."""
+        return self._error or response_error(self._last)
 
     def _partial(self, index: Any, item: Any) -> Any:
         """An item whose end did not come, with the text that did."""

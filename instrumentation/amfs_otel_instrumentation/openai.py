@@ -92,13 +92,9 @@ class Surface:
             watch_unread_body(result, self._watch(step), lambda body: self._end(step, facts.node_from_body(body)))
 
     def _end(self, step: capture.Step, reply: Any) -> None:
-        self._note_failure(step, reply)
+        if self.failure is not None:
+            _note_failure(step, self.failure(reply))
         step.end(self.reply(step.event.fields, reply))
-
-    def _note_failure(self, step: capture.Step, reply: Any) -> None:
-        code = self.failure(reply) if self.failure is not None else None
-        if code is not None:
-            step.event.status, step.event.error_type = "error", code
 
     def _watch(self, step: capture.Step) -> StreamWatch:
         current = capture.current()
@@ -109,10 +105,15 @@ class Surface:
 
         def result() -> Fields:
             if isinstance(fold, ResponseFold):
-                self._note_failure(step, fold.last)
+                _note_failure(step, fold.failure())
             return fold.result()
 
         return StreamWatch(step, fold.fold, result, metrics)
+
+
+def _note_failure(step: capture.Step, code: str | None) -> None:
+    if code is not None:
+        step.event.status, step.event.error_type = "error", code
 
 
 def _same_call(outer: Fields, inner: Fields) -> bool:
@@ -153,7 +154,7 @@ def _where_is(client: Any, url: Any) -> Fields:
 
 def _sync(surface: Surface) -> Callable[..., Any]:
     def wrapper(wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not _fits(wrapped, kwargs):
+        if capture.active() is None or not _fits(wrapped, kwargs):
             return wrapped(*args, **kwargs)
         step = guard.run(SOURCE, surface.begin, instance, kwargs)
         return capture.call(step, wrapped, args, kwargs, surface.finish)
