@@ -101,7 +101,7 @@ def open_local(settings: Settings) -> Generator[Opened | None]:
     assert dsn is not None
     with Store.connect(dsn, settings.log) as store:
         writer, log_key = _development(settings, state, "writer"), _development(settings, state, "log")
-        if store.schema_state().version < store.schema_state().newest or store.log_uid() is None:
+        if store.schema_state().version < store.schema_state().newest or not store.is_begun():
             _prepare(dsn, settings, writer, log_key)
         if not segments and not store.lag().unsealed:
             yield Opened(store, local=True)
@@ -146,7 +146,7 @@ def require_log(store: Store) -> None:
             where=env.AMFS_OTEL_DSN,
             hint="Prepare it with: amfs-otel init.",
         )
-    if store.log_uid() is None:
+    if not store.is_begun():
         others = ", ".join(store.logs()) or "none"
         raise ConfigurationError(
             f"the log {store.log} was never begun in this database",

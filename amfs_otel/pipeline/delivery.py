@@ -17,7 +17,7 @@ from amfs_otel import guard
 from amfs_otel.capture.ambient import SUPPRESS
 from amfs_otel.chain.record import Record
 from amfs_otel.drain.custody import held_key
-from amfs_otel.errors import AmfsOtelError, StoreUnavailable
+from amfs_otel.errors import AmfsOtelError, StoreError, StoreUnavailable
 from amfs_otel.pipeline.signer import Signer
 from amfs_otel.pipeline.spooling import Spooling
 from amfs_otel.settings import Settings
@@ -228,7 +228,7 @@ class Delivery:
         assert self._dsn is not None
         store = Store.connect(self._dsn, self._settings.log)
         state = store.schema_state()
-        if not state.present or state.outdated or store.log_uid() is None:
+        if not state.present or state.outdated or not store.is_begun():
             self.problem = (
                 f"the schema of the database is of version {state.version}, older than {state.newest}"
                 if state.outdated
@@ -296,7 +296,13 @@ class Delivery:
         if time.monotonic() - self._lag_at < LAG_EVERY_S:
             return
         self._lag_at = time.monotonic()
-        lag = store.lag()
+        try:
+            lag = store.lag()
+        except StoreUnavailable:
+            raise
+        except StoreError:
+            # The writer's role may not look at other agents' records; whoever seals sees the lag.
+            return
         self.seal_lag_s, self.seal_held_by = lag.oldest_s, lag.held_by
         if lag.oldest_s is not None and lag.oldest_s > NO_SEALER_AFTER_S:
             guard.once(

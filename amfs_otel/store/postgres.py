@@ -28,6 +28,8 @@ from amfs_otel.store.read import StoredRecord
 from amfs_otel.store.schema import SchemaState
 from amfs_otel.store.seal import Sealed, Sealer
 
+IS_BEGUN = "SELECT EXISTS (SELECT FROM ONLY amfs_otel.entry WHERE log = %s AND sequence_number = 0)"
+
 __all__ = ["Appended", "PostureFact", "SealLag", "Sealed", "Store", "StoredEntry", "StoredRecord"]
 
 
@@ -161,6 +163,11 @@ class Store:
     def log_uid(self) -> str | None:
         """Return the identity of the log, ``None`` where it was never begun here."""
         return schema.log_uid_of(self.connection, self.log)
+
+    def is_begun(self) -> bool:
+        """Say whether the log has its first entry in this database. A writer may ask."""
+        with translated("looking for the log"):
+            return one_row(self.connection, IS_BEGUN, (self.log,)) == (True,)
 
     def logs(self) -> list[str]:
         """Return the names of the logs that were begun in this database, sorted."""

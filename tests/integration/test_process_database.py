@@ -252,6 +252,14 @@ def test_the_fallback_dsn_is_used_only_where_our_schema_is(state: Path, one_ledg
     assert len(spooled(state / "c", "local")) == 4
 
 
+def test_a_user_with_nothing_but_the_writers_role_delivers(state: Path, one_ledger: Ledger) -> None:
+    keys = keyed(one_ledger, log=False) | {"AMFS_OTEL_DSN": one_ledger.user("writer")}
+    done = ran(THREE, state, **keys)
+    assert (done.code, done.err) == (0, "")
+    assert len(stored(one_ledger)) == 4
+    assert sealed(one_ledger) == 0
+
+
 # -- keys ----------------------------------------------------------------------------------------------------------
 
 
