@@ -63,7 +63,7 @@ class RequestBoundaries(SpanProcessor):
     def force_flush(self, timeout_millis: int = 1000) -> bool:
         """Makes everything captured so far durable."""
         running = _pipeline()
-        return running is None or running.worker.spool_now(timeout_millis / 1000)
+        return running is None or running.spool_now(timeout_millis / 1000)
 
 
 def attach(tracer_provider: Any = None) -> None:

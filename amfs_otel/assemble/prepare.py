@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 
 from amfs_otel import guard
 from amfs_otel.capture.content import Masker, cut_between_words, kept_in_ledger
+from amfs_otel.capture.plain import texts_of
 from amfs_otel.chain.canonical import clean_text, jcs, normalised
 from amfs_otel.chain.skeleton import PreparedText, prepare_text
 from amfs_otel.model import FIELDS, Deferred, Event, FieldClass, WindowFacts
@@ -116,8 +117,11 @@ class Preparer:
     def _fields(self, fields: Mapping[str, Any] | None, facts: dict[str, Any], texts: list[PreparedText]) -> None:
         for key, value in (fields or {}).items():
             if value is not None:
-                prepared = guard.run("assemble", lambda: [self.value(key, value, texts)])  # noqa: B023  called at once
-                facts[key] = UNREADABLE if prepared is None else prepared[0]
+                facts[key] = UNREADABLE
+                guard.run("assemble", self._field, key, value, facts, texts)
+
+    def _field(self, key: str, value: Any, facts: dict[str, Any], texts: list[PreparedText]) -> None:
+        facts[key] = self.value(key, value, texts)
 
     def value(self, key: str, value: Any, texts: list[PreparedText]) -> Any:
         """The prepared form of field `key`; new texts are appended to `texts`."""
@@ -199,11 +203,18 @@ class Preparer:
             clean, _ = clean_text(str.__str__(value))
             data, media = self.masker.text(_bounded(clean)).encode(), "text/plain"
         else:
-            data, media = jcs(self.masker.value(_with_bounded_texts(normalised(value)))), "application/json"
+            data, media = self._json_bytes(value), "application/json"
         if len(data) <= TEXT_LIMIT_BYTES + NOTE_BYTES:
             return data, media
         kept = data[:TEXT_LIMIT_BYTES].decode("utf-8", "ignore")
         return (kept + _note(len(data))).encode(), "text/plain"
+
+    def _json_bytes(self, value: Any) -> bytes:
+        """Masked canonical bytes; most content is plain and without a secret, and is taken as it is."""
+        found = texts_of(value)
+        if found is not None and len(found) <= TEXT_LIMIT_BYTES and self.masker.leaves(found):
+            return jcs(value)
+        return jcs(self.masker.value(_with_bounded_texts(normalised(value))))
 
 
 def _bounded(text: str) -> str:

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from opentelemetry import baggage, context, trace
+from opentelemetry.context import Context
 
 from amfs_otel.capture.requests import open_request
 from amfs_otel.capture.windows import Place, Session, next_seq
@@ -27,16 +28,15 @@ last_memory: ContextVar[tuple[Session, int] | None] = ContextVar("amfs_otel_memo
 _task_tokens: "weakref.WeakKeyDictionary[Any, int]" = weakref.WeakKeyDictionary()
 
 
-def place_here() -> Place:
-    """Where the caller is, by OpenTelemetry's current span, request mark, task and thread."""
-    span = trace.get_current_span().get_span_context()
-    request = open_request()
-    claimed = baggage.get_baggage(BAGGAGE_SESSION)
+def place_here(here: Context) -> Place:
+    """Where the caller is, by `here`, the current OpenTelemetry context, its request mark, task and thread."""
+    span = trace.get_current_span(here).get_span_context()
+    claimed = baggage.get_baggage(BAGGAGE_SESSION, here) if here else None
     return Place(
         span.trace_id,
         span.span_id,
         _context_key(span.trace_id),
-        request,
+        open_request(),
         claimed if isinstance(claimed, str) else None,
     )
 

@@ -97,6 +97,7 @@ TABLES: dict[Kind, dict[str, str]] = {
 }
 """Event field → attribute key, by kind."""
 
+_LEAST_INT, _LARGEST_INT = -(1 << 63), (1 << 63) - 1
 _LARGEST = 1e300
 """No NaN, no infinity and no int that has no float is at most this."""
 
@@ -148,17 +149,18 @@ def attributes_from_fields(kind: Kind, fields: Mapping[str, Any]) -> dict[str, A
     table = TABLES.get(kind, _OTHERS)
     found: dict[str, AttributeValue] = {}
     for name, value in fields.items():
-        key = table.get(name)
-        if key is None or value is None:
+        key = table.get(name) if value is not None else None
+        if key is None:
             continue
+        kind = type(value)
         if name in FLOATS:
-            if type(value) in (int, float) and abs(value) <= _LARGEST:
+            if (kind is float or kind is int) and abs(value) <= _LARGEST:
                 found[key] = float(value)
-        elif type(value) is int:
-            if -(1 << 63) <= value < 1 << 63:
-                found[key] = value
-        elif type(value) is str:
+        elif kind is str:
             found[key] = value
+        elif kind is int:
+            if _LEAST_INT <= value <= _LARGEST_INT:
+                found[key] = value
         elif isinstance(value, (bool, list, tuple)):
             found[key] = value  # pyright: ignore[reportUnknownVariableType]
     return found

@@ -17,7 +17,7 @@ written or exported.
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -33,6 +33,7 @@ MASKING_VERSION = 1
 
 MASK = "[masked]"
 NAME_CHARACTERS = 1024
+REMEMBERED_NAMES = 1024
 SNAPSHOT_DEPTH = 12
 SNAPSHOT_ITEMS = 20_000
 SPAN_TEXT_LIMIT = 1 << 20
@@ -170,9 +171,20 @@ class Masker:
 
     patterns: tuple[re.Pattern[str], ...] = ()
     functions: tuple[Callable[[str], str], ...] = ()
+    _known: dict[str, str] = field(default_factory=dict[str, str], compare=False, repr=False)
 
     def identifier(self, text: str) -> str:
-        """Masks keys and tokens; card numbers are left, they would damage numeric references."""
+        """Masks keys and tokens; card numbers are left, they would damage numeric references. What recurs is fast."""
+        known = self._known.get(text)
+        if known is None:
+            known = self._without_keys(text)
+            if len(text) <= NAME_CHARACTERS:
+                if len(self._known) >= REMEMBERED_NAMES:
+                    self._known.clear()
+                self._known[text] = known
+        return known
+
+    def _without_keys(self, text: str) -> str:
         masked, lowered = text, text.lower()
         for marks, secret in _SECRETS:
             for mark in marks:
@@ -189,7 +201,7 @@ class Masker:
 
     def text(self, text: str) -> str:
         """Masks keys, tokens and card numbers."""
-        return _replaced(_CARD, _without_card, self.identifier(text))
+        return _replaced(_CARD, _without_card, self._without_keys(text))
 
     def leaves(self, texts: str) -> bool:
         """Whether there is nothing to mask in `texts`, as `plain.texts_of` gives them. In doubt it says no."""

@@ -1,6 +1,7 @@
 """Where an event belongs: the rules of architecture.md, "Life of a trace", on the caller's thread."""
 
 from opentelemetry import context
+from opentelemetry.context import Context
 
 from amfs_otel.capture.ambient import STEP_KEY, current_run, explicit_session, last_memory, place_here
 from amfs_otel.capture.steps import Step
@@ -23,10 +24,15 @@ class Placing:
 
     def place(self) -> Place:
         """Where the caller is now; inside one of our steps, where that step is."""
-        outer = context.get_value(STEP_KEY)
-        if isinstance(outer, Step) and not outer.done:
-            return outer.place
-        return place_here()
+        here = context.get_current()
+        outer = self.step_in(here)
+        return place_here(here) if outer is None else outer.place
+
+    @staticmethod
+    def step_in(here: Context) -> Step | None:
+        """The innermost step of ours in `here`, unless it has ended."""
+        step = here.get(STEP_KEY)
+        return step if isinstance(step, Step) and not step.done else None
 
     def resolve(self, place: Place, memory: Session | None = None, inside: Step | None = None) -> tuple[Window, str]:
         """The window for an event at `place`, opened if need be, and how it was found (`joined`, `inferred`, empty).

@@ -3,17 +3,20 @@
 from typing import Any, cast
 
 DEPTH = 24
+ITEMS = 200_000
+"""A value with more items is not walked to its end: shared references could unfold without one."""
 LARGEST_INTEGER = (1 << 53) - 1
 
 
 def texts_of(value: Any) -> str | None:
     """Every string in `value`, the keys of its objects among them, one after another with line breaks between them.
 
-    `None` unless all of it is of exact built-in JSON types, no deeper than `DEPTH`, and means the same after
-    normalising: no integer beyond 2^53, no infinite number, no key that begins with `$`, no NUL, no lone surrogate.
+    `None` unless all of it is of exact built-in JSON types, no deeper than `DEPTH`, of at most `ITEMS`, and means the
+    same after normalising: no integer beyond 2^53, no infinite number, no key that begins with `$`, no NUL, no lone
+    surrogate.
     """
     texts: list[str] = []
-    if not _collected(value, texts, DEPTH):
+    if not _collected(value, texts, DEPTH, [ITEMS]):
         return None
     joined = "\n".join(texts)
     if joined.isascii():
@@ -25,28 +28,39 @@ def texts_of(value: Any) -> str | None:
     return None if "\0" in joined else joined
 
 
-def _collected(value: Any, texts: list[str], depth: int) -> bool:
-    """Adds the strings of `value` to `texts`; whether all of it was plain."""
+def _collected(value: Any, texts: list[str], depth: int, budget: list[int]) -> bool:
+    """Adds the strings of `value` to `texts`; whether all of it was plain, within the depth and the budget of items."""
     kind = cast("type[Any]", type(value))
     if kind is str:
         texts.append(value)
         return True
-    if kind is dict:
-        return depth > 0 and _members_collected(value, texts, depth - 1)
-    if kind is list:
-        return depth > 0 and all(_collected(item, texts, depth - 1) for item in cast("list[Any]", value))
+    if kind is dict or kind is list:
+        budget[0] -= len(value)
+        if depth <= 0 or budget[0] < 0:
+            return False
+        items = _members_collected if kind is dict else _items_collected
+        return items(value, texts, depth - 1, budget)
     if kind is int:
         return -LARGEST_INTEGER <= value <= LARGEST_INTEGER
     return value is None or kind is bool or (kind is float and value - value == 0)
 
 
-def _members_collected(members: dict[Any, Any], texts: list[str], depth: int) -> bool:
+def _items_collected(items: list[Any], texts: list[str], depth: int, budget: list[int]) -> bool:
+    for item in items:
+        if type(item) is str:
+            texts.append(item)
+        elif not _collected(item, texts, depth, budget):
+            return False
+    return True
+
+
+def _members_collected(members: dict[Any, Any], texts: list[str], depth: int, budget: list[int]) -> bool:
     for key, item in members.items():
         if type(key) is not str or key[:1] == "$":
             return False
         texts.append(key)
         if type(item) is str:
             texts.append(item)
-        elif not _collected(item, texts, depth):
+        elif not _collected(item, texts, depth, budget):
             return False
     return True

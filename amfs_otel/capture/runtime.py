@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 from opentelemetry import context, trace
+from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 
 from amfs_otel import guard, semconv
 from amfs_otel.capture import attributes
-from amfs_otel.capture.ambient import STEP_KEY, current_run, last_memory
+from amfs_otel.capture.ambient import current_run, last_memory, place_here
 from amfs_otel.capture.announced import AnnouncedCall
 from amfs_otel.capture.content import Masker, cut_between_words, name
 from amfs_otel.capture.metrics import ClientMetrics
@@ -78,15 +79,16 @@ class Capture(Placing):
             start_ns, mono_ns = announced.start_ns, mono_ns - announced.elapsed_ns
         elif kind is Kind.LLM_CALL:
             inside = AnnouncedCall.claim() or inside
-        place = inside.place if inside is not None else self.place()
-        event = self._event(kind, source, fields, start_ns, inside)
+        here = context.get_current()
+        outer = inside or self.step_in(here)
+        place = place_here(here) if outer is None else outer.place
+        event = self._event(kind, source, fields, start_ns, outer)
         if announced is not None:
             event.seq = announced.seq
         with self.windows.lock:
             window, flag = self.resolve(place, memory, inside)
             event.parent_id = event.parent_id or window.run_event_id
-            root = guard.run("spans", self.root_of, window, start_ns)
-            span = guard.run("spans", self._start_span, event, root, start_ns) or trace.INVALID_SPAN
+            span = guard.run("spans", self._start_span, event, window, here) or trace.INVALID_SPAN
             self._own_agent(event, window, memory)
             event.flags = flag
             placed = self.windows.place(window, event, place, provisional=bool(flag), step=True)
@@ -101,11 +103,13 @@ class Capture(Placing):
 
     def begin_run(self, source: str, fields: dict[str, Any], session: Session) -> Step:
         """Starts a framework's root run: its step's span is the root span of the window of `session`."""
-        start_ns, mono_ns, place = time.time_ns(), time.perf_counter_ns(), self.place()
-        event = self._event(Kind.AGENT_RUN, source, fields, start_ns)
+        start_ns, mono_ns, here = time.time_ns(), time.perf_counter_ns(), context.get_current()
+        outer = self.step_in(here)
+        place = place_here(here) if outer is None else outer.place
+        event = self._event(Kind.AGENT_RUN, source, fields, start_ns, outer)
         with self.windows.lock:
             window = self.windows.window_of(session, place)
-            span = self._start_span(event, window.root, start_ns)
+            span = self._started(event, window.root, here)
             span.set_attributes(self.masked(self._root_attributes(window)))
             self._end_root(window, start_ns)
             window.root, window.owns_root = Root(span, window.record_id, place.parent_span_id), False
@@ -125,8 +129,10 @@ class Capture(Placing):
         error: BaseException | None = None,
     ) -> None:
         """Something without a duration: an event of the window's root span. Arguments: see `capture.instant`."""
-        now_ns, place = time.time_ns(), inside.place if inside is not None else self.place()
-        event = self._event(kind, source, fields, start_ns or now_ns, inside)
+        now_ns, here = time.time_ns(), context.get_current()
+        outer = inside or self.step_in(here)
+        place = place_here(here) if outer is None else outer.place
+        event = self._event(kind, source, fields, start_ns or now_ns, outer)
         event.end_ns = now_ns
         if error is not None:
             event.status, event.error_type = "error", type_name(error)
@@ -154,14 +160,14 @@ class Capture(Placing):
         shown = self.masked(attributes.attributes_from_fields(event.kind, event.fields))
         root.add_event(shown_as, shown, timestamp=event.start_ns)
 
-    def _event(
-        self, kind: Kind, source: str, fields: dict[str, Any], start_ns: int, inside: Step | None = None
-    ) -> Event:
-        outer = inside or context.get_value(STEP_KEY)
-        parent_id = outer.event.id if isinstance(outer, Step) and (outer is inside or not outer.done) else 0
+    def _event(self, kind: Kind, source: str, fields: dict[str, Any], start_ns: int, outer: Step | None) -> Event:
         for key in _NAMES:
-            if fields.get(key) is not None:
-                fields[key] = self._shown(name(fields[key]))
+            given = fields.get(key)
+            if given is not None:
+                # What was masked before is fit for spans, too.
+                known = self._masked.get(given) if type(given) is str else None
+                fields[key] = known if known is not None else self._shown(name(given))
+        parent_id = outer.event.id if outer is not None else 0
         return Event(kind, new_id(64), next_seq(), start_ns, source, fields, parent_id=parent_id)
 
     @staticmethod
@@ -210,27 +216,40 @@ class Capture(Placing):
             found[key] = name(session.session_id)
         return found
 
-    def _start_span(self, event: Event, root: Root | None, start_ns: int) -> Span:
-        current = trace.get_current_span()
-        span_id = current.get_span_context().span_id
-        parent = None
-        if root is not None and span_id in (0, root.parent_span_id):
-            parent = trace.set_span_in_context(root.span)
-        shown = self.masked(attributes.start_attributes(event.kind, event.fields))
+    def _start_span(self, event: Event, window: Window, here: Context) -> Span:
+        return self._started(event, self.root_of(window, event.start_ns), here)
+
+    def _started(self, event: Event, root: Root | None, here: Context) -> Span:
+        parent = here
+        if root is not None:
+            span_id = trace.get_current_span(here).get_span_context().span_id
+            if span_id in (0, root.parent_span_id):
+                parent = trace.set_span_in_context(root.span, here)
         span = self.tracer.start_span(
             attributes.span_name(event.kind, event.fields),
             context=parent,
             kind=attributes.span_kind(event.kind, event.fields),
-            attributes=shown,
-            start_time=start_ns,
+            attributes=self.masked(attributes.start_attributes(event.kind, event.fields)),
+            start_time=event.start_ns,
         )
         ids = span.get_span_context()
         event.trace_id, event.span_id = ids.trace_id, ids.span_id
         return span
 
     def masked(self, shown: dict[str, Any]) -> dict[str, Any]:
-        """Masks secrets in names that go onto a span, bounds them and takes out what no exporter can encode."""
-        return {key: v if type(v) in (int, float, bool) else self._shown(v) for key, v in shown.items()}
+        """Masks secrets in names that go onto a span, bounds them and takes out what no exporter can encode.
+
+        `shown` itself is changed, and returned.
+        """
+        known = self._masked
+        for key, value in shown.items():
+            kind = type(value)
+            if kind is str:
+                found = known.get(value)
+                shown[key] = found if found is not None else self._shown(value)
+            elif kind is list or kind is tuple:
+                shown[key] = self._shown(value)
+        return shown
 
     def _shown(self, value: Any) -> Any:
         if type(value) is not str:
@@ -261,13 +280,19 @@ class Capture(Placing):
             result = {**(result or {}), "error_message": message_of(error)}
         event.result = result
         event.end_ns = event.start_ns + elapsed_ns
-        if span.is_recording():
-            guard.run("spans", self._end_attributes, span, event)
-        guard.run("spans", span.end, end_time=event.end_ns)
-        guard.run("metrics", self.metrics.record, event)
+        guard.run("spans", self._end_span, span, event)
+        if self.metrics.enabled:
+            guard.run("metrics", self.metrics.record, event)
         self.windows.ended(step.placed)
 
-    def _end_attributes(self, span: Span, event: Event) -> None:
+    def _end_span(self, span: Span, event: Event) -> None:
+        try:
+            if span.is_recording():
+                self._set_end_attributes(span, event)
+        finally:
+            span.end(end_time=event.end_ns)
+
+    def _set_end_attributes(self, span: Span, event: Event) -> None:
         result = event.result or {}
         shown = attributes.end_attributes(event.kind, result) if event.status == "ok" or result else {}
         shown = self.masked(shown)
@@ -336,14 +361,16 @@ class Capture(Placing):
                 assert session is not None
                 window = self.windows.window_of(session, place, kind=RecordKind.OUTCOME)
             if step is None:
-                outcome = self._event(Kind.OUTCOME, source, fields, start_ns or now_ns)
+                outcome = self._event(
+                    Kind.OUTCOME, source, fields, start_ns or now_ns, self.step_in(context.get_current())
+                )
                 outcome.end_ns = now_ns
                 self._own_agent(outcome, window, memory)
                 self.put_instant(window, outcome, place)
             else:
                 outcome = step.event
             for change in changes:
-                event = self._event(Kind.CONFIDENCE_CHANGE, source, change, now_ns)
+                event = self._event(Kind.CONFIDENCE_CHANGE, source, change, now_ns, None)
                 event.end_ns, event.parent_id = now_ns, outcome.id
                 self.put_instant(window, event, place)
             run = current_run.get()

@@ -6,7 +6,9 @@
 
 import os
 import threading
+import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from opentelemetry import metrics, trace
 
@@ -15,12 +17,18 @@ from amfs_otel.capture.content import masker_from_file
 from amfs_otel.capture.metrics import ClientMetrics
 from amfs_otel.capture.runtime import Capture
 from amfs_otel.pipeline.intake import Intake
+from amfs_otel.pipeline.late import LateWorker
 from amfs_otel.pipeline.lifecycle import Exit
-from amfs_otel.pipeline.worker import Worker
 from amfs_otel.semconv import SCOPE
 from amfs_otel.settings import Settings
 
+if TYPE_CHECKING:
+    from amfs_otel.pipeline.worker import Worker
+
 __all__ = ["Pipeline", "current", "start", "stop"]
+
+IMPORT_LIMIT_S = 5.0
+"""A fork waits at most that long for the worker to be imported."""
 
 _lock = threading.Lock()
 _current: "Pipeline | None" = None
@@ -33,7 +41,7 @@ class Pipeline:
     settings: Settings
     intake: Intake
     capture: Capture
-    worker: Worker
+    late: LateWorker
     exit: Exit
     tracer_provider: trace.TracerProvider | None
 
@@ -43,7 +51,16 @@ class Pipeline:
         Returns:
             Whether that was done within `timeout_s` seconds.
         """
-        return self.worker.flush(timeout_s)
+        return self.late.flush(timeout_s)
+
+    def spool_now(self, timeout_s: float) -> bool:
+        """Makes everything captured so far durable on this machine; whether that was done in time."""
+        return self.late.spool_now(timeout_s)
+
+    @property
+    def worker(self) -> "Worker":
+        """The worker, imported and made here where nothing was captured yet."""
+        return self.late.made()
 
 
 def start(settings: Settings | None = None, *, tracer_provider: trace.TracerProvider | None = None) -> Pipeline | None:
@@ -75,16 +92,22 @@ def _made(settings: Settings, tracer_provider: trace.TracerProvider | None) -> P
     tracer = trace.get_tracer(SCOPE, version, tracer_provider)
     meter = None if settings.sdk_disabled else metrics.get_meter(SCOPE, version)
     captured = Capture(settings, intake, masker, tracer, ClientMetrics(meter, dual=settings.semconv_dual))
-    worker = Worker(settings, intake, captured.windows, masker, meter)
-    ending = Exit(settings, captured.windows, worker)
+
+    def make() -> "Worker":
+        from amfs_otel.pipeline.worker import Worker
+
+        return Worker(settings, intake, captured.windows, masker, meter)
+
+    late = LateWorker(make)
+    ending = Exit(settings, captured.windows, late)
 
     def first() -> None:
         # A child of multiprocessing forgets all finalizers after the fork: registered again once there is something.
         ending.register_finalizer()
-        worker.start()
+        late.start()
 
     intake.on_first(first)
-    return Pipeline(settings, intake, captured, worker, ending, tracer_provider)
+    return Pipeline(settings, intake, captured, late, ending, tracer_provider)
 
 
 def current() -> Pipeline | None:
@@ -103,6 +126,12 @@ def stop() -> None:
         stopped.exit.unregister()
 
 
+def _before_fork() -> None:
+    """A child can never import what another thread was importing at the fork: the module's lock stays taken."""
+    if _current is not None:
+        _current.late.running(time.monotonic() + IMPORT_LIMIT_S)
+
+
 def _in_child() -> None:
     """After a fork: the parent's windows, queue, threads and descriptors are its own; the child starts afresh."""
     global _current, _lock  # noqa: PLW0603  the lock may have been held by a thread that does not exist here
@@ -112,7 +141,7 @@ def _in_child() -> None:
     if inherited is None:
         return
     guard.run("fork", inherited.capture.after_fork_in_child)
-    guard.run("fork", inherited.worker.after_fork_in_child)
+    guard.run("fork", inherited.late.after_fork_in_child)
     guard.run("fork", _restart, inherited)
 
 
@@ -129,4 +158,4 @@ def _version() -> str:
     return version("amfs-otel")
 
 
-os.register_at_fork(after_in_child=_in_child)
+os.register_at_fork(before=_before_fork, after_in_child=_in_child)

@@ -20,7 +20,7 @@ from amfs_otel import guard
 from amfs_otel.capture import streams
 from amfs_otel.capture.windows import Windows
 from amfs_otel.model import ClosedBy
-from amfs_otel.pipeline.worker import Worker
+from amfs_otel.pipeline.late import LateWorker
 from amfs_otel.settings import Settings
 
 SIGTERM_LIMIT_S = 1.0
@@ -38,7 +38,7 @@ class Exit:
         worker: Made to finish.
     """
 
-    def __init__(self, settings: Settings, windows: Windows, worker: Worker) -> None:
+    def __init__(self, settings: Settings, windows: Windows, worker: LateWorker) -> None:
         self._settings = settings
         self._windows = windows
         self._worker = worker

@@ -18,8 +18,8 @@ from amfs_otel.settings import Settings
 from amfs_otel.spool import StateDirectory
 
 LOOK_AGAIN_S = 60.0
-REMEMBERED_RECORDS = 256
-REMEMBERED_BYTES = 16 << 20
+REMEMBERED_RECORDS = 64
+REMEMBERED_BYTES = 4 << 20
 REMEMBERED_HASHES = 8192
 UNSIGNED_LIMIT = 1000
 

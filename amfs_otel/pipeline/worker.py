@@ -1,4 +1,4 @@
-"""The worker: one daemon thread from the first event on, and everything between the intake and the spool.
+"""The worker: one daemon thread from the first event on (`late`), and everything between the intake and the spool.
 
 Events reach the journal at most 100 ms after they happened; a closed window is signed and on the medium before the
 next batch. All of it can also run inline, on whichever thread calls `flush` or `finish`.
@@ -58,8 +58,8 @@ class Worker:
         self.windows = windows
         self._masker = masker
         self._lock = threading.RLock()
-        self._thread: threading.Thread | None = None
         self._stopping = False
+        self._finishing = threading.Event()
         self._no_gap_before = 0.0
         self._flushing_thread = 0
         self._postponed: Callable[[], None] | None = None
@@ -71,24 +71,13 @@ class Worker:
         self.delivery = Delivery(settings, self.state, self.spooling, self.signer)
         self.health = Health(self, meter)
 
-    def start(self) -> None:
-        """Starts the thread; called at the first message."""
-        with self._lock:
-            if self._thread is None and not self._stopping:
-                self._thread = threading.Thread(target=self._run, name="amfs-otel", daemon=True)
-                self._thread.start()
-        self.delivery.start()
-
-    def _run(self) -> None:
-        token = context.attach(context.set_value(SUPPRESS, True))
-        try:
-            while not self._stopping:
-                self.intake.wait(TICK_S)
-                if not self._stopping:
-                    time.sleep(BATCH_S)
+    def run(self) -> None:
+        """The loop of its thread, until `finish`."""
+        while not self._stopping:
+            self.intake.wait(TICK_S)
+            self._finishing.wait(BATCH_S)
+            if not self._stopping:
                 guard.run("worker", self._turn)
-        finally:
-            context.detach(token)
 
     def _turn(self) -> None:
         with self._lock:
@@ -208,6 +197,7 @@ class Worker:
     def finish(self, deadline: float) -> None:
         """The last turn of this process: journal, records, delivery, status. Starts no thread, imports nothing."""
         self._stopping = True
+        self._finishing.set()
         self.intake.wake()
         self._inline(deadline)
         self.delivery.finish(deadline)

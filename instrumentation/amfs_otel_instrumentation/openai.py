@@ -228,7 +228,8 @@ _chat = Surface(Kind.LLM_CALL, facts.chat_request, facts.chat_reply, ChatFold)
 _responses = Surface(Kind.LLM_CALL, facts.response_request, facts.response_reply, ResponseFold, facts.response_error)
 _embeddings = Surface(Kind.EMBEDDINGS, facts.embeddings_request, facts.embeddings_reply)
 
-hooks = {
+hooks = {"openai._base_client:BaseClient._calculate_retry_timeout": _retried}
+hooks_when_imported = {
     "openai.resources.chat.completions:Completions.create": _sync(_chat),
     "openai.resources.chat.completions:AsyncCompletions.create": _async(_chat),
     "openai.resources.chat.completions:Completions.parse?": _sync(_chat),
@@ -241,5 +242,5 @@ hooks = {
     "openai.resources.responses:AsyncResponses.parse?": _async(_responses),
     "openai.resources.embeddings:Embeddings.create": _sync(_embeddings),
     "openai.resources.embeddings:AsyncEmbeddings.create": _async(_embeddings),
-    "openai._base_client:BaseClient._calculate_retry_timeout": _retried,
 }
+"""The SDK imports an endpoint when it is first used; importing that of the responses takes longer than all of ours."""

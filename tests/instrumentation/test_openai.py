@@ -536,7 +536,7 @@ def test_a_public_method_that_calls_another_is_one_event(captured: Captured, mod
     from amfs_otel_instrumentation import openai as patch
 
     instrumentor.instrument(["openai"])
-    wrapper = patch.hooks["openai.resources.chat.completions:Completions.create"]
+    wrapper = patch.hooks_when_imported["openai.resources.chat.completions:Completions.create"]
     Own.create = wrapt.FunctionWrapper(Own.create, wrapper)  # type: ignore[method-assign]
     with OpenAI(base_url=model_server.base_url, api_key="k", max_retries=0) as client:
         assert Own(client).create(model=model(), messages=HELLO).choices
