@@ -8,17 +8,15 @@ pipeline has been started by the import of a library that we patch, it does noth
 import sys
 import threading
 import weakref
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import wrapt
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.trace import SpanKind
 
-from amfs_otel import _bootstrap, guard, instrumentor
+from amfs_otel import guard
 
 if TYPE_CHECKING:
     from amfs_otel.capture import Request
@@ -102,17 +100,3 @@ def _pipeline() -> "Pipeline | None":
     """The running pipeline, without importing it."""
     pipeline = sys.modules.get("amfs_otel.pipeline")
     return pipeline.current() if pipeline is not None else None
-
-
-class AmfsInstrumentor(BaseInstrumentor):
-    """Our entry in `opentelemetry_instrumentor`, for launchers that know only that group."""
-
-    def instrumentation_dependencies(self) -> Collection[str]:
-        """None: each patch checks its own target when that is imported."""
-        return ()
-
-    def _instrument(self, **kwargs: Any) -> None:
-        _bootstrap.arm(kwargs.get("tracer_provider"))
-
-    def _uninstrument(self, **_kwargs: Any) -> None:
-        instrumentor.uninstrument()
