@@ -167,15 +167,15 @@ class Preparer:
 
     def _structure_of(self, value: Any, texts: list[PreparedText]) -> Any:
         kind = cast("type[Any]", type(value))
+        if issubclass(kind, str):
+            return self._structure(value)
+        if value is None or issubclass(kind, (bool, int, float)):
+            return normalised(value)
         if issubclass(kind, Mapping):
             mapping = cast("Mapping[str, Any]", value)
             return {self._key(key): self.value(key, item, texts) for key, item in mapping.items() if item is not None}
         if issubclass(kind, (list, tuple)):
             return [self._structure_of(item, texts) for item in cast("list[Any]", value)]
-        if issubclass(kind, str):
-            return self._structure(value)
-        if value is None or issubclass(kind, (bool, int, float)):
-            return normalised(value)
         return f"<{kind.__name__}>"
 
     def _key(self, key: Any) -> str:

@@ -152,13 +152,13 @@ def attributes_from_fields(kind: Kind, fields: Mapping[str, Any]) -> dict[str, A
         key = table.get(name) if value is not None else None
         if key is None:
             continue
-        kind = type(value)
+        is_int = type(value) is int
         if name in FLOATS:
-            if (kind is float or kind is int) and abs(value) <= _LARGEST:
+            if (is_int or type(value) is float) and abs(value) <= _LARGEST:
                 found[key] = float(value)
-        elif kind is str:
+        elif type(value) is str:
             found[key] = value
-        elif kind is int:
+        elif is_int:
             if _LEAST_INT <= value <= _LARGEST_INT:
                 found[key] = value
         elif isinstance(value, (bool, list, tuple)):

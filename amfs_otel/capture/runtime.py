@@ -243,11 +243,10 @@ class Capture(Placing):
         """
         known = self._masked
         for key, value in shown.items():
-            kind = type(value)
-            if kind is str:
+            if type(value) is str:
                 found = known.get(value)
                 shown[key] = found if found is not None else self._shown(value)
-            elif kind is list or kind is tuple:
+            elif type(value) in (list, tuple):
                 shown[key] = self._shown(value)
         return shown
 

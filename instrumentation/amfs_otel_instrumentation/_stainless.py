@@ -33,19 +33,20 @@ def _closed(reference: "weakref.ref[Any]", prefix: str, watch: StreamWatch) -> N
 
 
 def _on_close(response: Any, name: str, closed: Callable[[], None]) -> None:
-    """Calls `closed` after each `response.close()`. The response is held weakly, so that no cycle keeps it alive."""
-    reference, original = weakref.ref(response), getattr(response.__class__, name)
+    """Calls `closed` after the first `response.close()`, which also takes the watcher and its cycle away.
+
+    The response is not held weakly: the collector clears weak references before the SDK's generators close it.
+    """
+    original = getattr(response, name)
 
     def close() -> None:
-        found = reference()
-        if found is not None:
-            original(found)
+        response.__dict__.pop(name, None)
+        original()
         closed()
 
     async def aclose() -> None:
-        found = reference()
-        if found is not None:
-            await original(found)
+        response.__dict__.pop(name, None)
+        await original()
         closed()
 
     setattr(response, name, functools.wraps(original)(aclose if name == "aclose" else close))

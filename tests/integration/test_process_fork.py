@@ -86,7 +86,8 @@ step.end()
 """
     done = ran(program, state)
     assert (done.code, done.err) == (0, "")
-    assert [agent for agent, _, _ in closed(state)].count("child") == 15
+    # Three threads may overfill the queue of the parent, whose gap records have no agent of their own.
+    assert [one.facts.get("agent") for one in spooled(state)].count("child") == 15
 
 
 def test_a_fork_while_our_lock_is_held_by_a_thread_that_the_child_does_not_have(state: Path) -> None:
