@@ -197,7 +197,7 @@ def _hook(name: str, state: PatchState, target: str, wrapper: Wrapper) -> None:
         return
     owner = _foreign_owner(original)
     if wrap(name, parent, attribute, wrapper) and owner is not None:
-        state.foreign.append(f"{path}: {owner}")
+        state.foreign.append(f"{path.removesuffix('?')}: {owner}")
 
 
 def _hook_when_imported(name: str, state: PatchState, target: str, wrapper: Wrapper) -> None:
@@ -252,7 +252,8 @@ def _guarded(name: str, wrapper: Wrapper) -> Wrapper:
     """The one choke point: a patch that switched itself off is transparent."""
 
     def guarded(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if guard.is_off(name):
+        # A method that was bound before `uninstrument` still comes here.
+        if guard.is_off(name) or name not in _replaced:
             return wrapped(*args, **kwargs)
         return wrapper(wrapped, instance, args, kwargs)
 
