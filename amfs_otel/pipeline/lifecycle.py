@@ -16,10 +16,10 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from amfs_otel import guard
+from amfs_otel import capture, guard
 from amfs_otel.capture import streams
 from amfs_otel.capture.windows import Windows
-from amfs_otel.model import ClosedBy
+from amfs_otel.model import ClosedBy, Kind
 from amfs_otel.pipeline.late import LateWorker
 from amfs_otel.settings import Settings
 
@@ -72,6 +72,7 @@ class Exit:
         if self._done or os.getpid() != self._pid:
             return
         self._done = True
+        guard.run("exit", _record_crash)
         self._finish(ClosedBy.EXIT, self._settings.exit_timeout_s)
         for function in self.after:
             guard.run("exit", function)
@@ -105,3 +106,14 @@ class Exit:
         self._handler = on_sigterm
         _handlers.add(on_sigterm)
         signal.signal(signal.SIGTERM, on_sigterm)
+
+
+def _record_crash() -> None:
+    """An exception that nobody caught ends the program: the open decision says so, as its last step.
+
+    The interpreter leaves it in `sys.last_value`; a plain `sys.exit` leaves nothing there.
+    """
+    error = getattr(sys, "last_value", None)
+    running = capture.current()
+    if isinstance(error, BaseException) and running is not None and running.existing(running.place()) is not None:
+        capture.instant(Kind.ERROR, "amfs_otel", {"operation": "program"}, error=error)

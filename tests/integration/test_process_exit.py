@@ -51,8 +51,25 @@ def test_a_clean_exit_loses_nothing(state: Path, end: str, code: int, error: str
     assert done.err.strip().endswith(error)
     assert ("Traceback" in done.err) == ("Traceback" in error or "ValueError" in error)
     ((_, closed_by, events),) = closed(state)
-    assert (closed_by, events) == ("exit", 2 if "Thread" in end else 1)
+    assert (closed_by, events) == ("exit", 2 if "Thread" in end or "ValueError" in end else 1)
     assert journaled(state) == []
+
+
+def test_what_nobody_caught_is_the_last_step_of_the_decision(state: Path) -> None:
+    ran("tool()\nraise ValueError('mine')", state)
+    (one,) = spooled(state)
+    last = one.facts["events"][-1]
+    assert (last["kind"], last["operation"], last["status"], last["error_type"]) == (
+        "error",
+        "program",
+        "error",
+        "ValueError",
+    )
+
+
+def test_a_crash_without_an_open_decision_makes_none(state: Path) -> None:
+    ran("raise ValueError('mine')", state)
+    assert spooled(state) == []
 
 
 def test_the_exit_of_a_step_in_flight_is_incomplete(state: Path) -> None:
