@@ -1,5 +1,7 @@
 """The commands, put together."""
 
+from typing import Annotated
+
 import typer
 
 from amfs_otel.cli import caring, demo, diagnosing, outcome, preparing, reading, run, verifying
@@ -13,6 +15,24 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"amfs-otel {version('amfs-otel')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Signed, explainable decision traces of AI agents."""
+
 
 for group in (demo, run, reading, outcome, verifying, diagnosing, preparing, caring):
     group.register(app)

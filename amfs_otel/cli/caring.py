@@ -29,7 +29,10 @@ def drain(
     as_json: AsJson = False,
     log: Log = None,
 ) -> int:
-    """Bring what lies in the spool into the store, and seal it if the log key is here."""
+    """Bring what lies in the spool into the store.
+
+    And seal it, if the log key is here.
+    """
     from amfs_otel.cli.options import agreed, settings_for
     from amfs_otel.cli.output import write, write_json
     from amfs_otel.drain.draining import drain as drained

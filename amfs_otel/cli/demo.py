@@ -24,7 +24,10 @@ def register(app: typer.Typer) -> None:
 
 
 def demo() -> int:
-    """Three agents under opentelemetry-instrument: what they decided, the proof, and three forgeries found."""
+    """The whole story on this machine, in a minute.
+
+    Three agents under opentelemetry-instrument: what they decided, the proof, and three forgeries found.
+    """
     from amfs_otel.demo.playing import Play, caller_environment, home_of, require_programs
 
     require_programs()

@@ -49,8 +49,8 @@ def _code(causes: "Sequence[Cause]") -> Code:
 
 
 def _show_causes(out: "Console", causes: "Sequence[Cause]") -> None:
-    if not any(cause.level == "problem" for cause in causes):
-        out.print("✓ nothing is wrong", style="bold green")
+    text, style = _headline(causes)
+    out.print(text, style=style)
     for cause in causes:
         mark, style = _MARKS[cause.level]
         out.print(f"{mark} {cause.code}", style=style, end="  ")
@@ -59,10 +59,19 @@ def _show_causes(out: "Console", causes: "Sequence[Cause]") -> None:
             out.print(f"    {_printable(cause.hint)}", style="dim")
 
 
+def _headline(causes: "Sequence[Cause]") -> tuple[str, str]:
+    problems, warnings = (sum(cause.level == level for cause in causes) for level in ("problem", "warning"))
+    told = f"{warnings} {'warning' if warnings == 1 else 'warnings'}"
+    if problems:
+        counted = f"{problems} {'problem' if problems == 1 else 'problems'}"
+        return f"✗ {counted}, {told}" if warnings else f"✗ {counted}", "bold red"
+    return (f"! no problems, {told}", "bold yellow") if warnings else ("✓ nothing is wrong", "bold green")
+
+
 def _show_facts(out: "Console", facts: "Facts") -> None:
     out.print()
     versions = ", ".join(f"{name} {version}" for name, version in facts.versions.items() if version is not None)
-    store, spool = facts.store, facts.spool
+    store = facts.store
     where = "local" if store.local else "server"
     rows = {
         "versions": versions,
@@ -70,7 +79,7 @@ def _show_facts(out: "Console", facts: "Facts") -> None:
         f"{store.unsealed or 0} unsealed"
         if store.prepared
         else f"{where}, {'not made yet' if not store.exists else store.problem or 'not prepared'}",
-        "spool": f"{spool.path}: {spool.used_bytes / 1e6:.1f} MB, {spool.segments} files waiting",
+        "spool": _spool_line(facts),
         "keys": "; ".join(
             f"{key.role} {key.kid or 'none'}{' (development)' if key.development else ''}" for key in facts.keys
         ),
@@ -92,13 +101,27 @@ def _telemetry(facts: "Facts") -> str:
     return f"{facts.endpoint.url} ({facts.endpoint.protocol}) {state}"
 
 
+def _spool_line(facts: "Facts") -> str:
+    spool = facts.spool
+    if not spool.usable:
+        return f"{spool.path}: cannot be used"
+    size = f"{spool.path}: {spool.used_bytes / 1e6:.1f} MB"
+    if spool.waiting is None:
+        return f"{size}, {spool.segments} files for this store"
+    line = f"{size}, {spool.waiting} records waiting"
+    if facts.store.local or not spool.segments:
+        return line
+    return f"{line}; delivered ones are kept ten minutes after sealing, for a failover"
+
+
 def _process_line(one: "Mapping[str, Any]") -> str:
+    from amfs_otel.doctor import who
+
     known: list[dict[str, Any]] = one.get("patches") or []
     signed: dict[str, int] = one.get("records_signed") or {}
-    patches, records = ", ".join(f"{patch['name']} {patch['state']}" for patch in known), sum(signed.values())
-    state = "ended" if one.get("ended") else "running or killed"
-    who = f"{one.get('program')} (pid {one.get('pid')}, {state})"
-    return f"{who}: {one.get('events')} events, {records} records; {patches}"
+    records = ", ".join(f"{count} {kind}" for kind, count in signed.items()) or "none"
+    patches = ", ".join(f"{patch['name']} {patch['state']}" for patch in known if patch["state"] != "waiting")
+    return f"{who(one)}: records signed: {records}; {patches or 'no library patched: none was imported'}"
 
 
 def _printable(text: str) -> str:

@@ -1,7 +1,6 @@
 """How a command ends: exit codes, and one message instead of a traceback for what is to be expected."""
 
 import functools
-import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -59,10 +58,6 @@ def _code(function: Callable[[], int | None]) -> int:
         return code_of(error)
     except KeyboardInterrupt:
         return Code.INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read us has seen enough. Python would complain again when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Code.FINE
     except Exception:  # noqa: BLE001  shown in full, under a code that says nothing about the log
         # Never 1: that would say TAMPERED.
         traceback.print_exc()

@@ -19,6 +19,17 @@ Log = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
+def said(text: str) -> str:
+    """An argument that may not be empty; a callback of typer's.
+
+    Raises:
+        typer.BadParameter: It is.
+    """
+    if not text.strip():
+        raise typer.BadParameter("it is empty; see `amfs-otel list`.")
+    return text
+
+
 def settings_for(dsn: str | None = None, log: str | None = None) -> "Settings":
     """The settings of a command, with the DSN that counts; see `open_store.settled`.
 

@@ -1,11 +1,12 @@
 """`outcome`: how a decision ended, reported by a person or a pipeline."""
 
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
-from amfs_otel.cli.failure import Code, command
-from amfs_otel.cli.options import AsJson, Dsn, Log
+from amfs_otel.cli.failure import Code, command, tell
+from amfs_otel.cli.options import AsJson, Dsn, Log, said
 
 
 def register(app: typer.Typer) -> None:
@@ -14,7 +15,9 @@ def register(app: typer.Typer) -> None:
 
 
 def outcome(
-    ref: Annotated[str, typer.Argument(metavar="REF|ID", help="Outcome ref, id (or its end), trace id, or last.")],
+    ref: Annotated[
+        str, typer.Argument(metavar="REF|ID", help="Outcome ref, id (or its end), trace id, or last.", callback=said)
+    ],
     type_: Annotated[
         str,
         typer.Argument(metavar="TYPE", help="success, minor_failure, failure, critical_failure, or your own word."),
@@ -22,7 +25,8 @@ def outcome(
     *,
     summary: Annotated[str | None, typer.Option(help="One sentence.", show_default=False)] = None,
     at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When it showed, RFC 3339; default: now.", show_default=False)
+        str | None,
+        typer.Option(metavar="TIME", help="When it showed: RFC 3339, a date, or 30m, 6h, 7d ago.", show_default=False),
     ] = None,
     source: Annotated[str | None, typer.Option(help="Who says so.", show_default=False)] = None,
     score: Annotated[float | None, typer.Option(help="A number on your scale.", show_default=False)] = None,
@@ -30,9 +34,12 @@ def outcome(
     dsn: Dsn = None,
     log: Log = None,
 ) -> int:
-    """Say how a decision ended: a new signed record that names it. The decision itself is never changed."""
+    """Say how a decision ended, in a new signed record.
+
+    It names the decision that it judges; the decision itself is never changed.
+    """
     from amfs_otel.cli.options import settings_for
-    from amfs_otel.cli.output import write, write_json
+    from amfs_otel.cli.output import printable, write, write_json
     from amfs_otel.drain.asking import asking
     from amfs_otel.drain.late_outcome import Judgement, store_outcome
 
@@ -41,7 +48,8 @@ def outcome(
     with asking(settings) as (opened, reader):
         known = reader.explain(ref)
         decision_id: str = known["record_id"]
-        judgement = Judgement(known["outcome_ref"] or decision_id, type_, summary, source, score, at_ns)
+        # A decision without a ref becomes known by the end of its id, as `list` shows it.
+        judgement = Judgement(known["outcome_ref"] or decision_id[-8:], type_, summary, source, score, at_ns)
         done = store_outcome(opened, settings, decision_id, judgement)
     answer = {
         "record_id": done.record_id,
@@ -54,8 +62,27 @@ def outcome(
         write_json(answer)
     else:
         place = f"entry {done.sequence_number}" if done.sequence_number is not None else "not sealed yet"
-        write(f"{judgement.ref} → {judgement.type}: record …{done.record_id[-8:]} ({place})")
+        write(f"{printable(judgement.ref)} → {printable(type_)}: record …{done.record_id[-8:]} ({place})")
+        write(f"judges the decision {printable(_decision(known))}")
+    older = _older(known["other_traces"])
+    if older:
+        tell(older)
     return Code.FINE
+
+
+def _decision(known: Mapping[str, Any]) -> str:
+    from amfs_otel.graph.finding import described
+
+    return described(known["record_id"], {**known, "started_at": known["session_started_at"]})
+
+
+def _older(others: Sequence[str]) -> str | None:
+    """What to say of older decisions with the same ref."""
+    if not others:
+        return None
+    ends = ", ".join(f"…{one[-8:]}" for one in others[:5])
+    have = "1 older decision has" if len(others) == 1 else f"{len(others)} older decisions have"
+    return f"{have} the same ref ({ends}); to judge one of them, name it by its id."
 
 
 def _ns_from(text: str) -> int:

@@ -19,7 +19,10 @@ def register(app: typer.Typer) -> None:
 
 
 def init(*, as_json: AsJson = False, dsn: Dsn = None, log: Log = None) -> int:
-    """Prepare a PostgreSQL server: schema, roles, the log and, for a new log, its keys. Safe to repeat."""
+    """Prepare a PostgreSQL server for a log.
+
+    Makes the schema, the roles, the log and, for a new log, its keys. Safe to repeat.
+    """
     from amfs_otel.cli.options import unsettled
     from amfs_otel.cli.output import write, write_json
     from amfs_otel.drain.prepare_log import prepare_log
@@ -72,12 +75,18 @@ def _lines(done: "PreparedLog") -> list[str]:
 
 
 def _next_steps(done: "PreparedLog") -> list[str]:
-    lines = ["", "Agents of this user need:", "  export AMFS_OTEL_DSN=…   the same connection string"]
+    export = [f"  export AMFS_OTEL_DSN='{dsn_of(done.place)}'"]
     if done.log != "default":
-        lines.append(f"  export AMFS_OTEL_LOG={done.log}")
-    lines += [
+        export.append(f"  export AMFS_OTEL_LOG={done.log}")
+    lines = [
         "",
-        "Agents elsewhere need, besides these, the writer key, and a user with the role amfs_otel_writer:",
+        "Agents need a user of the server that may write to the log and no more. In SQL, with a password of your own:",
+        "  CREATE ROLE agent LOGIN PASSWORD 'PASSWORD' IN ROLE amfs_otel_writer;",
+        "",
+        "and in their environment, as that user:",
+        *export,
+        "",
+        "Agents of other users or machines also need a copy of the writer key:",
         "  export AMFS_OTEL_SIGNING_KEY_FILE=/path/to/writer.key",
     ]
     if "log" in done.held:
@@ -89,6 +98,17 @@ def _next_steps(done: "PreparedLog") -> list[str]:
     else:
         lines += ["", "Records stay stored, without an entry, until somebody with the log key runs: amfs-otel sealer"]
     return lines
+
+
+def dsn_of(place: str) -> str:
+    """A connection string to a place, for another user; no user and no password of ours is in it."""
+    server, _, database = place.rpartition("/")
+    host, _, port = server.rpartition(":")
+    if not host:
+        return "postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+    if set("/,:") & set(host):  # a socket's directory, several hosts or IPv6: URIs need escapes for these
+        return f"host={host} port={port} dbname={database} user=USER password=PASSWORD"
+    return f"postgresql://USER:PASSWORD@{host}:{port}/{database}"
 
 
 def keygen(
@@ -116,7 +136,9 @@ def keygen(
 
     wanted = role_from(role)
     if out is not None and out.exists():
-        raise UsageError("there is such a file; it was left alone", where=str(out))
+        raise UsageError(
+            "there is such a file; it was left alone", where=str(out), hint="Name another with --out, or move it away."
+        )
     new = new_key()
     if announce:
         new = announced(settings_for(dsn, log), new, role=wanted, name=name, by=getpass.getuser())

@@ -4,16 +4,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from amfs_otel.cli.failure import Code, command, tell
-from amfs_otel.cli.options import AsJson, Dsn, Log
+from amfs_otel.cli.failure import Code, UsageError, command, tell
+from amfs_otel.cli.options import AsJson, Dsn, Log, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from amfs_otel.graph.listing import ListFilter
     from amfs_otel.graph.reading import Reader
 
+OUTCOME_TYPES = ("success", "minor_failure", "failure", "critical_failure")
+NEWEST_TYPES = 1000
+"""Among so many of the newest decisions an outcome type is looked for that is like the one that was typed."""
+
 RefOrId = Annotated[
-    str, typer.Argument(metavar="REF|ID", help="Outcome ref, id (or its beginning or end), trace id, or last.")
+    str,
+    typer.Argument(
+        metavar="REF|ID",
+        help="Outcome ref, id (or its beginning or end), trace id, number of an entry, or last.",
+        callback=said,
+    ),
 ]
 
 
@@ -56,7 +66,11 @@ def list_(
         moment_from(until, where="--until") if until is not None else None,
         limit,
     )
+    if as_csv and as_json:
+        raise UsageError("two forms of one answer", where="list", expected="--csv or --json")
     rows = _answer(dsn, log, lambda reader: reader.list(wanted))
+    if not rows:
+        _say_why_none(dsn, log, wanted)
     if as_json:
         write_json(rows)
     elif as_csv:
@@ -84,7 +98,10 @@ def show(record: RefOrId, *, as_json: AsJson = False, dsn: Dsn = None, log: Log 
 
 
 def explain(ref: RefOrId, *, as_json: AsJson = False, dsn: Dsn = None, log: Log = None) -> int:
-    """Why was that done: what the agent knew, consulted and decided, and what happened."""
+    """Why that was done.
+
+    What the agent knew, consulted and decided, and what happened.
+    """
     from amfs_otel.cli.output import show as shown
     from amfs_otel.cli.output import write_json
 
@@ -99,13 +116,16 @@ def explain(ref: RefOrId, *, as_json: AsJson = False, dsn: Dsn = None, log: Log 
 
 
 def tree(
-    entry: Annotated[str, typer.Argument(metavar="ENTRY", help="A memory entry: entity_path/key.")],
+    entry: Annotated[str, typer.Argument(metavar="ENTRY", help="A memory entry: entity_path/key.", callback=said)],
     *,
     as_json: AsJson = False,
     dsn: Dsn = None,
     log: Log = None,
 ) -> int:
-    """Who read a memory entry, what else they consulted and wrote, and how it ended."""
+    """Who read a memory entry, and how it ended.
+
+    Also what else they consulted and wrote, and who relied on the entry without reading it.
+    """
     from amfs_otel.cli.output import show as shown
     from amfs_otel.cli.output import write_json
 
@@ -128,6 +148,29 @@ def _answer(dsn: str | None, log: str | None, ask: "Callable[[Reader], Any]") ->
         for problem in opened.filled.problems if opened.filled is not None else ():
             tell(problem)
         return ask(reader)
+
+
+def _say_why_none(dsn: str | None, log: str | None, wanted: "ListFilter") -> None:
+    """Beside an empty list: where else decisions are, or which word was meant."""
+    from dataclasses import replace
+    from difflib import get_close_matches
+
+    from amfs_otel.cli.options import settings_for
+    from amfs_otel.drain.asking import asking
+    from amfs_otel.graph.listing import ListFilter
+
+    settings = settings_for(dsn, log)
+    with asking(settings) as (opened, reader):
+        if not reader.list(ListFilter(limit=1)):
+            others = ", ".join(name for name in opened.store.logs() if name != settings.log)
+            tell(f"the log {settings.log} holds no decisions" + (f"; logs here: {others}" if others else ""))
+            return
+        if wanted.outcome is None:
+            return
+        types = {row["outcome"] for row in reader.list(replace(wanted, outcome=None, limit=NEWEST_TYPES))}
+    near = get_close_matches(wanted.outcome, {*OUTCOME_TYPES, *(name for name in types if name)}, n=1)
+    if near and near[0] != wanted.outcome:
+        tell(f"no outcome is of type {wanted.outcome[:40]!r}; did you mean {near[0]}?")
 
 
 def _csv(rows: list[dict[str, Any]]) -> str:

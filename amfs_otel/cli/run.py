@@ -20,6 +20,7 @@ LAUNCHER = "from opentelemetry.instrumentation.auto_instrumentation import run; 
 """What the console script `opentelemetry-instrument` does; run by this interpreter, it needs no PATH."""
 
 EXPORTERS = ("OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_LOGS_EXPORTER")
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -43,14 +44,28 @@ def run(
     localhost, and waiting for one that is not there costs seconds.
     """
     words = program[1:] if program[0] == "--" else program
-    if not words or shutil.which(words[0]) is None:
-        raise UsageError("no such program", where=words[0] if words else "run", hint="amfs-otel run python agent.py")
+    if not words:
+        raise UsageError("no program is named", where="run", hint="amfs-otel run python agent.py")
+    if shutil.which(words[0]) is None:
+        return _refused(words[0])
     environ = environment(dict(os.environ), keep_content=keep_content)  # noqa: TID251  handed on; settings reads ours
     argv = [sys.executable, "-c", LAUNCHER, *words]
     if not sys.stderr.isatty():
         sys.stdout.flush()
         os.execve(sys.executable, argv, environ)  # noqa: S606  becoming the program is the point
     return _watched(argv, environ)
+
+
+def _refused(name: str) -> int:
+    """Says why a program cannot be run, and the exit code that shells give then."""
+    if not os.path.lexists(name) or os.sep not in name:
+        tell(f"{name}: no such program. For example: amfs-otel run python agent.py")
+        return NOT_FOUND
+    if os.path.isdir(name):
+        tell(f"{name}: is a directory, not a program.")
+    else:
+        tell(f"{name}: is not executable. Run it by its interpreter (amfs-otel run python {name}), or chmod +x it.")
+    return NOT_EXECUTABLE
 
 
 def environment(environ: dict[str, str], *, keep_content: bool = False) -> dict[str, str]:

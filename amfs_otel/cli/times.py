@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from amfs_otel.errors import ConfigurationError
 
-_AGO = re.compile(r"(\d{1,6})\s*(s|m|h|d|w)")
+_AGO = re.compile(r"(\d{1,6})\s*(s|m|h|d|w)(?:\s+ago)?")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
@@ -29,7 +29,7 @@ def moment_from(text: str, *, where: str, now: datetime | None = None) -> dateti
         raise ConfigurationError(
             "is no time",
             where=where,
-            expected="2026-11-30T17:00:00Z, 2026-11-30, or 30m, 6h, 7d ago",
+            expected="RFC 3339 (2026-11-30T17:00:00Z), a date, or 30m, 6h, 7d ago",
             got=repr(text[:40]),
         ) from None
     return found.astimezone()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from amfs_otel.chain.trust import Trust
 
 SHOWN_FINDINGS = 50
+_TRUST_HINT = "FORMAT.md 5.7 says what it holds; without --trust, verify takes the keys that are held here."
 _PROVEN_BY = {
     "full": "every header, part, signature, entry MAC and link",
     "headers": "every header, signature, entry MAC and link (parts were not looked at)",
@@ -78,8 +79,12 @@ def _trust(path: Path | None) -> "Trust | None":
         return None
     try:
         return trust_from_json(path.read_bytes())
-    except (OSError, FormatError) as error:
-        raise ConfigurationError("is no trust file", where=str(path), got=type(error).__name__) from None
+    except OSError as error:
+        raise ConfigurationError(
+            "the trust file cannot be read", where=str(path), got=error.strerror, hint=_TRUST_HINT
+        ) from None
+    except FormatError:
+        raise ConfigurationError("is no trust file", where=str(path), hint=_TRUST_HINT) from None
 
 
 def _progress() -> "AbstractContextManager[Progress]":

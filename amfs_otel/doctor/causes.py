@@ -1,33 +1,30 @@
 """Facts → causes: what is wrong, and what to do. Pure; one small function for each part that can be ill."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from collections.abc import Iterator
 
-from amfs_otel.doctor.facts import EndpointFacts, Facts, KeyFacts
+from amfs_otel.doctor.cause import Cause
+from amfs_otel.doctor.facts import EndpointFacts, Facts, KeyFacts, StoreFacts
+from amfs_otel.doctor.process_causes import current_processes, process_causes_of
 from amfs_otel.settings import LedgerContent
 from amfs_otel.spool import Pressure, pressure_from_usage
 
-Level = Literal["problem", "warning", "note"]
 SEAL_DEADLINE_S = 60.0
 SPOOL_AGE_S = 900.0
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Something that a person can act upon.
-
-    Attributes:
-        code: Its name, stable.
-        level: `problem`: evidence or telemetry is missing. `warning`: it may be. `note`: good to know.
-        message: What is so.
-        hint: What to do.
-    """
-
-    code: str
-    level: Level
-    message: str
-    hint: str = ""
+_POSTURE_STEPS = {
+    "SUPERUSER": "Put another user into AMFS_OTEL_DSN: CREATE USER agent; GRANT amfs_otel_writer TO agent.",
+    "OWNER": "Connect as a user with the role amfs_otel_writer only; an owner that can log in: ALTER ROLE … NOLOGIN.",
+    "ROLES": "Run amfs-otel init as an administrator: it makes the roles.",
+    "PARTS": "Run amfs-otel init as an administrator, or REVOKE SELECT ON amfs_otel.part FROM amfs_otel_writer.",
+    "ROW_SECURITY": "ALTER TABLE … DISABLE ROW LEVEL SECURITY for each.",
+    "INHERITANCE": "Find out who made them, and drop them.",
+    "MIGRATIONS": "Run amfs-otel init; where files differ, with the version of amfs-otel that made the schema.",
+    "CHECKSUMS": "Stop the server, and run pg_checksums --enable on its data directory.",
+    "DURABILITY": "Set them to on in the server's configuration.",
+}
+_KEY_VARIABLES = {
+    "writer": "AMFS_OTEL_SIGNING_KEY_FILE or AMFS_OTEL_SIGNING_KEY",
+    "log": "AMFS_OTEL_LOG_KEY_FILE or AMFS_OTEL_LOG_KEY",
+}
 
 
 def causes_of(facts: Facts) -> list[Cause]:
@@ -36,23 +33,23 @@ def causes_of(facts: Facts) -> list[Cause]:
         *_settings(facts),
         *_hook(facts),
         *_packages(facts),
-        *_patches(facts),
         *_endpoint(facts),
         *_keys(facts),
         *_store(facts),
         *_sealing(facts),
         *_spool(facts),
         *_content(facts),
-        *_processes(facts),
+        *process_causes_of(facts),
     ]
     order = ("problem", "warning", "note")
     return sorted(dict.fromkeys(found), key=lambda cause: order.index(cause.level))
 
 
 def _settings(facts: Facts) -> Iterator[Cause]:
-    problems = [*facts.settings.problems, *(text for one in facts.processes for text in _texts(one.get("problems")))]
-    for problem in dict.fromkeys(problems):
+    for problem in facts.settings.problems:
         yield Cause("SETTING", "problem", problem, "Correct it, or unset it.")
+    for problem in facts.mask_problems:
+        yield Cause("MASK_PATTERNS", "problem", problem, "Correct the file that AMFS_OTEL_MASK_PATTERNS names.")
     if facts.settings.disabled:
         yield Cause("DISABLED", "problem", "AMFS_OTEL_DISABLED is set: nothing is captured.", "Unset it.")
     if facts.settings.sdk_disabled:
@@ -89,30 +86,6 @@ def _packages(facts: Facts) -> Iterator[Cause]:
             f"{distribution} instruments {library}, too: each call makes two spans.",
             f"Switch one off: OTEL_PYTHON_DISABLED_INSTRUMENTATIONS={library} (theirs) or amfs_{library} (ours).",
         )
-
-
-def _patches(facts: Facts) -> Iterator[Cause]:
-    for patch in (patch for one in facts.processes for patch in _mappings(one.get("patches"))):
-        name, state = f"{patch.get('name')} {patch.get('version') or ''}".strip(), patch.get("state")
-        for foreign in _texts(patch.get("foreign")):
-            yield Cause(
-                "FOREIGN_INSTRUMENTOR",
-                "warning",
-                f"Another instrumentor had wrapped {foreign} before us: each call makes two spans.",
-                f"Switch one off with OTEL_PYTHON_DISABLED_INSTRUMENTATIONS; ours is amfs_{patch.get('name')}.",
-            )
-        if state in ("conflict", "failed"):
-            yield Cause(
-                "NOT_PATCHED",
-                "problem",
-                f"{name} was not instrumented: {patch.get('detail')}.",
-                "Update amfs-otel or it.",
-            )
-        elif state == "partial":
-            missing = ", ".join(_texts(patch.get("missing")))
-            yield Cause("PARTLY_PATCHED", "warning", f"{name} has no {missing}; the rest is captured.")
-        elif state == "disabled":
-            yield Cause("SWITCHED_OFF", "note", f"The patch of {name} is switched off by configuration.")
 
 
 def _endpoint(facts: Facts) -> Iterator[Cause]:
@@ -156,7 +129,13 @@ def _wrong_port(endpoint: EndpointFacts) -> Iterator[Cause]:
 def _keys(facts: Facts) -> Iterator[Cause]:
     for key in facts.keys:
         if key.problem is not None:
-            yield Cause("KEY_UNUSABLE", "problem", f"The {key.role} key cannot be used: {key.problem}")
+            yield Cause(
+                "KEY_UNUSABLE",
+                "problem",
+                f"The {key.role} key cannot be used: {key.problem}",
+                f"Put the key there, readable for this user, or correct {_KEY_VARIABLES[key.role]}; amfs-otel keygen "
+                "makes a new one.",
+            )
     writer = next((key for key in facts.keys if key.role == "writer"), KeyFacts("writer"))
     if facts.settings.dsn is not None and writer.kid is None and writer.problem is None:
         yield Cause(
@@ -195,8 +174,8 @@ def _store(facts: Facts) -> Iterator[Cause]:
             "pip install 'amfs-otel[embedded]', or set AMFS_OTEL_DSN to a server.",
         )
     if store.problem is not None:
-        code = "STORE_UNREACHABLE" if store.unreachable else "STORE_UNUSABLE"
-        yield Cause(code, "problem", store.problem, "Traces wait in the spool meanwhile.")
+        code, step = _store_step(store)
+        yield Cause(code, "problem", store.problem, f"{step} Traces wait in the spool meanwhile.")
     elif store.exists and not store.prepared and not store.local:
         yield Cause(
             "STORE_UNPREPARED",
@@ -217,7 +196,19 @@ def _store(facts: Facts) -> Iterator[Cause]:
                 "Find out who did that, then run amfs-otel verify; amfs-otel init does not put rules back.",
             )
         else:
-            yield Cause("POSTURE", "warning", f"{fact.detail[:1].upper()}{fact.detail[1:]}.")
+            yield Cause(
+                "POSTURE", "warning", f"{fact.detail[:1].upper()}{fact.detail[1:]}.", _POSTURE_STEPS.get(fact.code, "")
+            )
+
+
+def _store_step(store: StoreFacts) -> tuple[str, str]:
+    """The code for a store that cannot be looked at, and what to do."""
+    if store.local:
+        code = "STORE_UNREACHABLE" if store.unreachable else "STORE_UNUSABLE"
+        return code, "Correct what is named, and run amfs-otel doctor again."
+    if store.unreachable:
+        return "STORE_UNREACHABLE", "Start the server, or correct host and port in AMFS_OTEL_DSN (or --dsn)."
+    return "STORE_UNUSABLE", "Check user, password and database name in AMFS_OTEL_DSN (or --dsn)."
 
 
 def _sealing(facts: Facts) -> Iterator[Cause]:
@@ -240,8 +231,9 @@ def _spool(facts: Facts) -> Iterator[Cause]:
         yield Cause(
             "SPOOL_UNUSABLE",
             "problem",
-            f"The state directory cannot be used: {spool.problem}",
-            "Set AMFS_OTEL_STATE_DIR.",
+            spool.problem or f"{spool.path} cannot be used.",
+            "Set AMFS_OTEL_STATE_DIR to a directory that this user can write; until then traces are lost where no "
+            "database is configured.",
         )
         return
     if spool.ephemeral and spool.segments + spool.elsewhere + len(facts.processes) > 0:
@@ -277,7 +269,7 @@ def _spool(facts: Facts) -> Iterator[Cause]:
 
 
 def _content(facts: Facts) -> Iterator[Cause]:
-    pairs = {(str(one.get("ledger_content")), str(one.get("span_content"))) for one in facts.processes}
+    pairs = {(str(one.get("ledger_content")), str(one.get("span_content"))) for one in current_processes(facts)}
     pairs.add((facts.settings.ledger_content.value, facts.settings.span_content.value))
     for ledger, span in sorted(pairs):
         if span not in ("NO_CONTENT", "None") and ledger != LedgerContent.ALL.value:
@@ -287,37 +279,3 @@ def _content(facts: Facts) -> Iterator[Cause]:
                 f"Messages go into telemetry ({span}) but not into traces (AMFS_OTEL_LEDGER_CONTENT={ledger}).",
                 "Set AMFS_OTEL_LEDGER_CONTENT=all, or OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=NO_CONTENT.",
             )
-
-
-def _processes(facts: Facts) -> Iterator[Cause]:
-    if not facts.processes:
-        yield Cause(
-            "NOTHING_RECORDED",
-            "warning",
-            f"No process has recorded anything in {facts.spool.path} yet.",
-            "amfs-otel run python agent.py. Agents with another user or AMFS_OTEL_STATE_DIR write elsewhere.",
-        )
-    for one in facts.processes:
-        who = f"{one.get('program')} (pid {one.get('pid')})"
-        for patch, errors in cast("Mapping[str, Any]", one.get("internal_errors") or {}).items():
-            yield Cause(
-                "INTERNAL_ERROR",
-                "warning",
-                f"{who}: {errors.get('errors')} internal errors in {patch}: {errors.get('cause')}.",
-                "The agent was not affected; events may be missing. Please report it.",
-            )
-        for cause, count in cast("Mapping[str, Any]", one.get("dropped") or {}).items():
-            yield Cause("DROPPED", "problem", f"{who}: {count} events were dropped ({cause}); a gap record says so.")
-        if one.get("unsigned"):
-            yield Cause("UNSIGNED", "problem", f"{who}: {one.get('unsigned')} traces wait for a key.")
-        if one.get("delivery_problem") and not one.get("ended"):
-            yield Cause("DELIVERY_FAILS", "problem", f"{who}: {one.get('delivery_problem')}")
-
-
-def _texts(value: object) -> Sequence[str]:
-    return [str(item) for item in cast("list[object]", value)] if isinstance(value, list) else []
-
-
-def _mappings(value: object) -> Sequence[Mapping[str, Any]]:
-    items = cast("list[object]", value) if isinstance(value, list) else []
-    return [cast("Mapping[str, Any]", item) for item in items if isinstance(item, dict)]

@@ -87,6 +87,7 @@ class SpoolFacts:
         used_bytes: What it takes.
         segments: Files waiting for the store that the settings name.
         oldest_s: Age of the oldest of them.
+        waiting: Records in them that the store does not hold yet; `None` where that was not looked at.
         elsewhere: Files waiting for other stores.
         quarantined: Records that a store refused.
     """
@@ -98,6 +99,7 @@ class SpoolFacts:
     used_bytes: int = 0
     segments: int = 0
     oldest_s: float | None = None
+    waiting: int | None = None
     elsewhere: int = 0
     quarantined: int = 0
 
@@ -128,7 +130,9 @@ class Facts:
     Attributes:
         settings: The environment's.
         versions: Of Python, of us and of what we stand on.
-        processes: Status files of the newest processes, newest first.
+        processes: Status files of the newest processes, newest first. Added to each: `state` (`running`, `ended`, or
+            `killed`: it never said that it ended and holds no lock any more), `age_s` since its start, and
+            `journal_left`: the spool holds a journal of it.
         endpoint: Where spans would go.
         hook: Whether our hook starts.
         store: The store.
@@ -137,6 +141,7 @@ class Facts:
         owners: Distributions that own the import name `amfs_otel`.
         rivals: Installed instrumentors of the libraries that we patch: library → distribution.
         postgres: Where programs for a local server are; `None` where there are none.
+        mask_problems: What is wrong with the user's file of masking patterns.
     """
 
     settings: Settings
@@ -150,3 +155,4 @@ class Facts:
     owners: tuple[str, ...]
     rivals: Mapping[str, str] = field(default_factory=dict[str, str])
     postgres: str | None = None
+    mask_problems: tuple[str, ...] = ()

@@ -1,26 +1,31 @@
 """Looking: settings, status files, endpoint, store, spool, keys, packages. All the I/O of `doctor` is here."""
 
+import contextlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
+from uuid import UUID
 
 from amfs_otel import spool
 from amfs_otel.doctor.endpoint import endpoint_facts
 from amfs_otel.doctor.facts import Facts, KeyFacts, SpoolFacts, StoreFacts
 from amfs_otel.doctor.hook import hook_facts
+from amfs_otel.doctor.trying import mask_problems_of, refusal_of
 from amfs_otel.drain.custody import Role, held_key
 from amfs_otel.drain.open_store import open_as_it_is
-from amfs_otel.errors import AmfsOtelError, StoreError, StoreUnavailable
+from amfs_otel.errors import AmfsOtelError, SpoolError, StoreError, StoreUnavailable
 from amfs_otel.instrumentor import LIBRARIES
 from amfs_otel.settings import Settings
-from amfs_otel.spool import StateDirectory
+from amfs_otel.spool import Frame, ProcessStatus, Segment, StateDirectory
 from amfs_otel.store.binaries import find_binaries
 from amfs_otel.store.destination import destination_of
 from amfs_otel.store.postgres import Store
 
 NEWEST = 20
+READ_AT_MOST = 32 << 20
+"""Bytes of a spool that is still read to count what waits in it: looking takes seconds at most."""
 _PACKAGES = ("amfs-otel", "opentelemetry-sdk", "opentelemetry-distro", "opentelemetry-exporter-otlp", "psycopg")
 _ROLES: tuple[Role, ...] = ("writer", "log")
 
@@ -32,20 +37,46 @@ def gather(settings: Settings) -> Facts:
         settings: The environment's, options laid over.
     """
     state = StateDirectory(settings.state_dir)
-    statuses = [status for status in spool.read_newest(state, NEWEST) if status.facts is not None]
+    refusal = refusal_of(state)
+    store, waiting = _store(settings, state)
     return Facts(
         settings=settings,
         versions=_versions(),
-        processes=tuple({**(status.facts or {}), "started_ns": status.start, "pid": status.pid} for status in statuses),
+        processes=_processes(state),
         endpoint=endpoint_facts(settings),
         hook=hook_facts(),
-        store=_store(settings),
-        spool=_spool(settings, state),
+        store=store,
+        spool=_spool(settings, state, refusal, waiting),
         keys=tuple(_key(settings, state, role) for role in _ROLES),
         owners=_owners(),
         rivals=_rivals(),
         postgres=_postgres(settings),
+        mask_problems=mask_problems_of(settings.mask_patterns_file),
     )
+
+
+def _processes(state: StateDirectory) -> tuple[Mapping[str, object], ...]:
+    segments: list[Segment] = []
+    with contextlib.suppress(AmfsOtelError):  # then the spool is a finding of its own
+        segments = [one for name in spool.destinations(state) for one in spool.list_segments(state, name)]
+    found = spool.read_newest(state, NEWEST)
+    return tuple(_process(status, status.facts, segments) for status in found if status.facts is not None)
+
+
+def _process(status: ProcessStatus, facts: Mapping[str, object], segments: Sequence[Segment]) -> Mapping[str, object]:
+    own = [
+        one
+        for one in segments
+        if one.pid == status.pid and one.start >= status.start and one.destination == facts.get("destination")
+    ]
+    return {
+        **facts,
+        "started_ns": status.start,
+        "pid": status.pid,
+        "state": "ended" if facts.get("ended") else "running" if any(one.alive for one in own) else "killed",
+        "age_s": time.time() - status.start / 1e9,
+        "journal_left": any(one.stream == "journal" for one in own),
+    }
 
 
 def _versions() -> Mapping[str, str | None]:
@@ -75,15 +106,42 @@ def _rivals() -> Mapping[str, str]:
     return found
 
 
-def _store(settings: Settings) -> StoreFacts:
+def _store(settings: Settings, state: StateDirectory) -> tuple[StoreFacts, int | None]:
+    """The store, and how many spooled records it does not hold yet; `None` where that was not looked at."""
     local = settings.dsn is None
     try:
         with open_as_it_is(settings) as opened:
-            return _looked_at(opened.store, local=local) if opened is not None else StoreFacts(local, exists=False)
+            if opened is None:
+                return StoreFacts(local, exists=False), None
+            facts = _looked_at(opened.store, local=local)
+            return facts, _waiting(opened.store, settings, state) if facts.prepared else None
     except StoreUnavailable as error:
-        return StoreFacts(local, problem=str(error), unreachable=True)
+        return StoreFacts(local, problem=str(error), unreachable=True), None
     except AmfsOtelError as error:
-        return StoreFacts(local, problem=str(error))
+        return StoreFacts(local, problem=str(error)), None
+    except OSError as error:  # the local store's files, of which this user may see nothing
+        return StoreFacts(local, problem=f"{error.filename}: {error.strerror}"), None
+
+
+def _waiting(store: Store, settings: Settings, state: StateDirectory) -> int | None:
+    """Spooled records that are not in the store. `None` where that cannot be told.
+
+    A segment stays ten minutes after its records were sealed, so files alone do not tell. Nobody can tell where a dead
+    process left a journal, where there is too much to read, or where the key to read it with or the right to ask lacks.
+    """
+    try:
+        segments = spool.list_segments(state, destination_of(settings.dsn, settings.log))
+        key_is_here = os.path.exists(state.keys / "spool.key")  # noqa: PTH110  (Path.exists raises where it may not look)
+        if not segments:
+            return 0
+        orphaned = any(one.stream == "journal" and not one.alive for one in segments)
+        if orphaned or not key_is_here or spool.usage_bytes(state) > READ_AT_MOST:
+            return None
+        records = spool.read_stream((one for one in segments if one.stream == "records"), state.spool_key())
+        ids = {str(UUID(bytes=item.frame_id)) for _, item in records if isinstance(item, Frame)}
+        return len(ids - store.places(sorted(ids)).keys())
+    except (SpoolError, StoreError):
+        return None
 
 
 def _looked_at(store: Store, *, local: bool) -> StoreFacts:
@@ -116,11 +174,10 @@ def _looked_at(store: Store, *, local: bool) -> StoreFacts:
     )
 
 
-def _spool(settings: Settings, state: StateDirectory) -> SpoolFacts:
+def _spool(settings: Settings, state: StateDirectory, refusal: str | None, waiting_records: int | None) -> SpoolFacts:
     path = str(state.path)
-    nearest = next(one for one in (state.path, *state.path.parents) if one.exists())
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        return SpoolFacts(path, usable=False, problem=f"{nearest} cannot be written by this user")
+    if refusal is not None:
+        return SpoolFacts(path, usable=False, problem=refusal)
     try:
         own = destination_of(settings.dsn, settings.log)
         waiting = {name: spool.list_segments(state, name) for name in spool.destinations(state)}
@@ -134,6 +191,7 @@ def _spool(settings: Settings, state: StateDirectory) -> SpoolFacts:
         used_bytes=spool.usage_bytes(state),
         segments=len(waiting.get(own, [])),
         oldest_s=max(ages, default=None),
+        waiting=waiting_records,
         elsewhere=sum(len(segments) for name, segments in waiting.items() if name != own),
         quarantined=refused,
     )

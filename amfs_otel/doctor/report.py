@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from amfs_otel.doctor.causes import Cause
+from amfs_otel.doctor.cause import Cause
 from amfs_otel.doctor.facts import Facts
 
 
@@ -34,8 +34,8 @@ def report_of(facts: Facts, causes: Sequence[Cause]) -> dict[str, Any]:
 
 def _process(facts: Mapping[str, object]) -> dict[str, Any]:
     shown = (
-        "program", "pid", "started_ns", "ended", "python", "log", "patches", "events", "records_signed", "dropped",
-        "unsigned", "stored", "sealed", "internal_errors", "ledger_content", "span_content", "endpoint",
+        "program", "pid", "started_ns", "state", "ended", "python", "log", "patches", "events", "records_signed",
+        "dropped", "unsigned", "stored", "sealed", "internal_errors", "ledger_content", "span_content", "endpoint",
         "signing_key_id", "development_key", "delivery_problem", "open_windows",
     )  # fmt: skip
     return {key: facts.get(key) for key in shown}

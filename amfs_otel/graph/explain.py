@@ -62,7 +62,7 @@ def explanation(
             "causal_chain_length": len(causal),
             "decision_summary": main.get("decision_summary"),
             "other_traces": list(others),
-            "coverage": {**members(document.facts.get("coverage"))},
+            "coverage": {**members(document.facts.get("coverage")), **_kept(document)},
             "causal_entries": [causal_entry(step) for step in causal],
             "external_contexts": _items(steps, external_context, Kind.CONTEXT),
             "query_events": _items(steps, query_event, *QUERY_KINDS),
@@ -77,6 +77,13 @@ def explanation(
         }
     )
     return {**answer.value, "withheld": answer.withheld}
+
+
+def _kept(document: Document) -> dict[str, int]:
+    """How many texts of messages the record keeps; `show` has them all, `explain` few."""
+    record = document.record
+    kept = sum(record.classes[part.number - 1] == "m" and part.data is not None for part in record.parts)
+    return {"kept_message_texts": kept} if kept else {}
 
 
 def _identity(document: Document) -> dict[str, Any]:

@@ -1,14 +1,15 @@
 """What a person typed -> the pieces of ids that it may be, and the errors where it is none or several."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from amfs_otel.errors import AmfsOtelError
 
 LIMIT = 20
-SHORTEST = 4
+NAMED = 5
+"""So many of several records that fit are named in the message."""
 
 
 class NothingFound(AmfsOtelError):
@@ -22,13 +23,28 @@ class NothingFound(AmfsOtelError):
 
 
 class Ambiguous(AmfsOtelError):
-    """Several records fit what was asked for. `candidates` are their ids, newest first."""
+    """Several records fit what was asked for. `candidates` are their ids, newest first.
 
-    def __init__(self, asked: str, candidates: Sequence[str]) -> None:
+    Args:
+        asked: What was typed.
+        candidates: The ids.
+        named: How the message names the first of them; default: by their ends.
+    """
+
+    def __init__(self, asked: str, candidates: Sequence[str], named: Sequence[str] = ()) -> None:
         self.asked = asked
         self.candidates = list(candidates)
-        named = ", ".join(candidates[:5]) + (", …" if len(candidates) > 5 else "")
-        super().__init__("several records fit", where=asked, got=named, hint="Type more of the id.")
+        shown = ", ".join((named or [described(one) for one in candidates])[:NAMED])
+        more = ", …" if len(candidates) > NAMED else ""
+        super().__init__("several records fit", where=asked, got=shown + more, hint="Type one of these ends.")
+
+
+def described(record_id: str, row: Mapping[str, Any] | None = None) -> str:
+    """A record as messages name it: the end of its id, as `list` shows it; with its row also the agent and the time."""
+    end = f"…{record_id[-8:]}"
+    if row is None:
+        return end
+    return f"{end} ({row['agent_id'] or 'name erased'}, {(row['started_at'] or '')[:19].replace('T', ' ')})"
 
 
 @dataclass(frozen=True, slots=True)

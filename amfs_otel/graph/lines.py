@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from amfs_otel.graph.steps import context_name
 from amfs_otel.graph.texts import items, members
+from amfs_otel.model import Kind
 
 Answer = Mapping[str, Any]
 Word = tuple[str | Answer, Literal["", "name", "state"]]
@@ -61,13 +62,21 @@ class _Words:
 
 
 def line_texts(answer: Answer) -> Iterator[tuple[str, list[Line]]]:
-    """The blocks that are not empty: Knew, Consulted, Decided, Happened; their lines in the order of the steps."""
+    """The blocks that are not empty: Knew, Consulted, Decided, Happened; their lines in the order of the steps.
+
+    An error is said on the line of its step; it has a line of its own only where its step has none.
+    """
+    errors = {item["step"]: (place, item) for place, item in enumerate(answer["error_events"])}
     for title, kinds in _BLOCKS.items():
-        lines = [
-            Line(_step(answer, key, item), words(_Words(answer, key, place), item))
-            for key, words in kinds.items()
-            for place, item in enumerate(_items(answer, key))
-        ]
+        lines: list[Line] = []
+        for key, words in kinds.items():
+            for place, item in enumerate(_items(answer, key)):
+                step = _step(answer, key, item)
+                error = errors.pop(step, None) if step is not None else None
+                said = words(_Words(answer, key, place), item)
+                lines.append(Line(step, said if error is None else [*said, *_failed(answer, *error)]))
+        if title == "Happened":
+            lines += [Line(step, _error(answer, *error)) for step, error in errors.items()]
         if lines:
             yield title, sorted(lines, key=lambda line: (line.step is None, line.step or 0))
 
@@ -118,7 +127,8 @@ def _tool(words: _Words, item: Answer) -> list[Word]:
     line += words.after(" ", item["arguments"], "arguments")
     line += words.after(" → ", item["result_summary"], "result_summary")
     line.append((_took(item["duration_ms"]), ""))
-    return [*line, (" failed", "state")] if item["success"] is False else line
+    unexplained = item["success"] is False and item.get("step_status") != "error"
+    return [*line, (", ", ""), ("failed", "state")] if unexplained else line
 
 
 def _model(words: _Words, item: Answer) -> list[Word]:
@@ -147,6 +157,8 @@ def _stated(words: _Words, item: Answer) -> list[Word]:
     line: list[Word] = [("decided", "name"), *words.after(": ", item["summary"], "summary")]
     for place, other in enumerate(items(item["alternatives"])):
         line += words.after("; not: ", other, f"alternatives[{place}]")
+    for place, given in enumerate(items(item["inputs"])):
+        line += words.after("; on: " if place == 0 else ", ", given, f"inputs[{place}]")
     return line
 
 
@@ -166,16 +178,25 @@ def _change(words: _Words, item: Answer) -> list[Word]:
     return [*line, (item["direction"] or "", "state")]
 
 
-def _error(words: _Words, item: Answer) -> list[Word]:
-    line: list[Word] = [("error ", "state"), (f"in {item['kind']}: {item['error_type'] or 'unknown type'}", "")]
-    return line + words.after(": ", item["message"], "message")
+def _failed(answer: Answer, place: int, item: Answer) -> list[Word]:
+    return [(", ", ""), ("failed", "state"), *_cause(answer, place, item)]
+
+
+def _error(answer: Answer, place: int, item: Answer) -> list[Word]:
+    step = "" if item["kind"] == Kind.ERROR else f" in {item['kind']}"
+    return [("error", "state"), (step, ""), *_cause(answer, place, item)]
+
+
+def _cause(answer: Answer, place: int, item: Answer) -> list[Word]:
+    cause: list[Word] = [(f": {item['error_type'] or 'unknown type'}", "")]
+    return cause + _Words(answer, "error_events", place).after(": ", item["message"], "message")
 
 
 _BLOCKS: Mapping[str, Mapping[str, Callable[[_Words, Answer], list[Word]]]] = {
     "Knew": {"causal_entries": _causal, "query_events": _query, "agent_interactions": _interaction},
     "Consulted": {"external_contexts": _context, "tool_calls": _tool, "llm_calls": _model},
     "Decided": {"write_events": _write, "decisions": _stated},
-    "Happened": {"outcomes": _outcome, "state_diff.confidence_changes": _change, "error_events": _error},
+    "Happened": {"outcomes": _outcome, "state_diff.confidence_changes": _change},
 }
 
 

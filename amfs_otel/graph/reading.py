@@ -8,16 +8,16 @@ transaction id.
 """
 
 import contextlib
+import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
 
 from amfs_otel.errors import AmfsOtelError
 from amfs_otel.graph.documents import Document
 from amfs_otel.graph.explain import Earlier, explanation
-from amfs_otel.graph.finding import Ambiguous, NothingFound, Pieces
+from amfs_otel.graph.finding import NAMED, Ambiguous, NothingFound, Pieces, described
 from amfs_otel.graph.listing import ListFilter, fits, list_row, row_from_columns
 from amfs_otel.graph.loading import load
 from amfs_otel.graph.showing import shown_record
@@ -48,6 +48,10 @@ _NEWEST = (
     "SELECT record_id::text, captured_at FROM amfs_otel.decision WHERE log = %s"
     " ORDER BY captured_at DESC, record_id DESC LIMIT 1"
 )
+_AT_PLACE = (
+    "SELECT record_id::text FROM amfs_otel.projected WHERE log = %s AND sequence_number = %s AND record_id IS NOT NULL"
+)
+_PLACE = re.compile(r"[0-9]{1,18}")
 _PENDING = (
     "SELECT record_id::text FROM amfs_otel.outcome WHERE log = %s AND outcome_ref = %s AND decision_id IS NULL"
     " ORDER BY sequence_number DESC"
@@ -67,6 +71,13 @@ _TOUCHING = (
     " WHERE s.log = %s AND s.entry = %s AND (s.causal OR s.kind = 'memory_write')"
     " GROUP BY s.record_id, s.sequence_number ORDER BY s.sequence_number DESC LIMIT %s"
 )
+_RELYING = (
+    "SELECT record_id::text FROM (SELECT record_id, sequence_number, detail FROM amfs_otel.step"
+    " WHERE log = %s AND kind = 'statement' ORDER BY started_at DESC LIMIT %s) AS stated"
+    " WHERE detail->'inputs' ? %s::text GROUP BY record_id, sequence_number ORDER BY sequence_number DESC LIMIT %s"
+)
+STATEMENTS = 5000
+"""Among so many of the newest statements the tree looks for an entry that is named as an input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +164,12 @@ class Reader:
             entry: ``entity_path/key``.
 
         Raises:
-            NothingFound: No decision read or wrote it; `nearest` names entries like it.
+            NothingFound: No decision read it, relied on it or wrote it; `nearest` names entries like it.
         """
         with self._reading() as waiting:
-            rows = self._connection.execute(_TOUCHING, (self._log, entry, BRANCHES)).fetchall()
-            self._link([row[0] for row in rows])
-            documents = [self._load(row[0]) for row in rows] + list(waiting.of_kind("decision"))
+            ids = self._around(entry)
+            self._link(ids)
+            documents = [self._load(one) for one in ids] + list(waiting.of_kind("decision"))
             branches = [
                 branch(
                     entry,
@@ -172,14 +183,20 @@ class Reader:
             if not found:
                 names = self._connection.execute(_RECENT_ENTRIES, (self._log, RECENT_NAMES)).fetchall()
                 nearest = get_close_matches(entry, [row[0] for row in names], n=3, cutoff=0.4)
-                raise NothingFound("no decision read or wrote this entry", entry, nearest)
+                raise NothingFound("no decision read, wrote or relied on this entry", entry, nearest)
             return tree(entry, found)
+
+    def _around(self, entry: str) -> Names:
+        """Ids of projected decisions that read or wrote an entry, or named it as an input; the newest of each."""
+        touching = self._connection.execute(_TOUCHING, (self._log, entry, BRANCHES)).fetchall()
+        relying = self._connection.execute(_RELYING, (self._log, STATEMENTS, entry, BRANCHES)).fetchall()
+        return list(dict.fromkeys(row[0] for row in [*touching, *relying]))
 
     def resolve(self, text: str) -> str:
         """The record that a person means.
 
         In this order: ``last``; an outcome ref (its newest decision); a whole id; the beginning or end of exactly one
-        record id or OpenTelemetry trace id.
+        record id or OpenTelemetry trace id; the number of an entry.
 
         Raises:
             NothingFound: Nothing fits; `nearest` names refs like it.
@@ -195,12 +212,12 @@ class Reader:
             return found
 
     def nearest_refs(self, ref: str, count: int = 3) -> Names:
-        """Refs of recent outcomes that look like `ref`, the best first; the newest ones where none does."""
+        """Refs of recent outcomes that look like `ref`, the best first."""
         with self._reading() as waiting:
             rows = self._connection.execute(_RECENT_REFS, (self._log, RECENT_NAMES)).fetchall()
             late = [one for document in reversed(waiting.documents) for one in waiting.refs.get(document.record_id, ())]
             refs = list(dict.fromkeys([*late, *(row[0] for row in rows)]))
-        return get_close_matches(ref, refs, n=count, cutoff=0.5) or refs[:count]
+        return get_close_matches(ref, refs, n=count, cutoff=0.5)
 
     @contextlib.contextmanager
     def _reading(self) -> Generator[Unprojected]:
@@ -241,7 +258,7 @@ class Reader:
             return decisions[0]
         pending = [one for one, refs in self._known.refs.items() if text in refs]
         pending += [row[0] for row in self._connection.execute(_PENDING, (self._log, text)).fetchall()]
-        return pending[0] if pending else self._by_piece(text)
+        return pending[0] if pending else self._by_piece(text) or self._by_place(text)
 
     def _last(self) -> str | None:
         row = one_row(self._connection, _NEWEST, (self._log,))
@@ -258,8 +275,24 @@ class Reader:
         found = {row[0] for row in rows}
         found |= {one.record_id for one in self._known.documents if pieces.fit(one.record_id, one.trace)}
         if len(found) > 1:
-            raise Ambiguous(text, sorted(found, reverse=True))
+            ids = sorted(found, reverse=True)
+            raise Ambiguous(text, ids, self._described(ids[:NAMED]))
         return next(iter(found), None)
+
+    def _by_place(self, text: str) -> str | None:
+        """The record of the entry with this number."""
+        if not _PLACE.fullmatch(text):
+            return None
+        known = (one.record_id for one in self._known.documents if one.sequence_number == int(text))
+        row = one_row(self._connection, _AT_PLACE, (self._log, int(text)))
+        return row[0] if row else next(known, None)
+
+    def _described(self, record_ids: Sequence[str]) -> Names:
+        """Each id's end, as `list` shows it, with the agent and the time where it is a decision."""
+        only = ListFilter(limit=len(record_ids)).parameters(record_ids)
+        rows = {row["record_id"]: row for row in self._projected_rows(only)}
+        rows |= {one.record_id: list_row(one) for one in self._known.of_kind("decision")}
+        return [described(one, rows.get(one)) for one in record_ids]
 
     def _decisions_of_ref(self, ref: str) -> Sequence[str]:
         """Decisions with `ref`, the newest first; those that are not projected are newer than those that are."""
@@ -329,15 +362,3 @@ class Reader:
     def _projected_rows(self, parameters: dict[str, Any]) -> Items:
         rows = self._connection.execute(query("reading_list"), {"log": self._log, **parameters}).fetchall()
         return [row_from_columns(row) for row in rows]
-
-
-def moment_from_text(text: str) -> datetime:
-    """A time as people write it for ``--since`` and ``--until``: RFC 3339; without a zone it is local time.
-
-    Raises:
-        AmfsOtelError: It is no time.
-    """
-    try:
-        return datetime.fromisoformat(text).astimezone()
-    except ValueError as error:
-        raise AmfsOtelError("not a time", got=text, expected="2026-03-15 or 2026-03-15T14:30:00Z") from error

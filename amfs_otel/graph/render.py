@@ -2,7 +2,8 @@
 
 Each function turns an answer of `Reader` into something that rich prints. Content comes from agents and from whoever
 they talked to, so control characters never reach the terminal, and nothing is read as markup. A text that was withheld
-is said to be so where it would stand, with the rule, and the setting that keeps it from now on.
+is said to be so where it would stand, with a mark; the note of that mark, at the end, gives the rule and the setting
+that keeps such a text from now on.
 """
 
 import json
@@ -20,8 +21,10 @@ from amfs_otel.graph.tree import short_session, tree_lines
 Answer = Mapping[str, Any]
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_TITLES = ("read by", "relied on by")
+_DIGITS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _GOOD = ("success", "raised", "complete", "ok")
-_BAD = ("failure", "lowered", "discredited", "error", "interrupted")
+_BAD = ("failure", "lowered", "discredited", "error", "failed", "interrupted")
 
 
 def list_table(rows: Sequence[Answer]) -> Table | Text:
@@ -52,7 +55,7 @@ def tree_text(answer: Answer) -> Text:
     for place, line in enumerate(tree_lines(answer)):
         drawn, words = _split(_clean(line))
         text.append(drawn, "dim")
-        text.append_text(_coloured(words, "bold" if place == 0 or words.startswith("read by") else ""))
+        text.append_text(_coloured(words, "bold" if place == 0 or words.startswith(_TITLES) else ""))
         text.append("\n")
     text.rstrip()
     return text
@@ -60,14 +63,14 @@ def tree_text(answer: Answer) -> Text:
 
 def explain_text(answer: Answer) -> Text:
     """The explanation of `Reader.explain` in the seed's four blocks; each line begins with the number of its step."""
-    text = Text()
+    text, notes = Text(), _Notes()
     for line in _heading(answer):
         text.append_text(line).append("\n")
     for title, lines in line_texts(answer):
         text.append(f"\n{title}\n", "bold cyan")
         for line in lines:
-            text.append_text(_line(line)).append("\n")
-    for line in _footing(answer):
+            text.append_text(_line(line, notes)).append("\n")
+    for line in [*_footing(answer), *notes.lines()]:
         text.append_text(line).append("\n")
     text.rstrip()
     return text
@@ -75,12 +78,12 @@ def explain_text(answer: Answer) -> Text:
 
 def show_text(answer: Answer) -> Text:
     """The record of `Reader.show`: its place, then all events with all their fields."""
-    text = Text()
+    text, notes = Text(), _Notes()
     for key in ("record_id", "kind", "trace_id", "captured_at", "sequence_number", "signing_key_id"):
         text.append(f"{key:<16}", "bold").append(_clean(str(answer[key] if answer[key] is not None else "—")) + "\n")
     withheld = {one["path"]: one for one in answer["withheld"]}
     for key, value in answer["facts"].items():
-        text.append(f"{key:<16}", "bold").append_text(_field(value, f"facts.{key}", withheld)).append("\n")
+        text.append(f"{key:<16}", "bold").append_text(_field(value, f"facts.{key}", withheld, notes)).append("\n")
     for place, event in enumerate(answer["events"]):
         title = f"{event['step']:>4}  {event['kind']}"
         took = "" if event["duration_ms"] is None else f", {event['duration_ms']:g} ms"
@@ -89,47 +92,70 @@ def show_text(answer: Answer) -> Text:
         hidden = ("step", "kind", "started_at", "duration_ms", "status", "event_id", "parent", "span_id", "step_status")
         for key, value in event.items():
             if key not in hidden:
-                field = _field(value, f"events[{place}].{key}", withheld)
+                field = _field(value, f"events[{place}].{key}", withheld, notes)
                 text.append(f"      {key}: ", "dim").append_text(field).append("\n")
+    for line in notes.lines():
+        text.append_text(line).append("\n")
     text.rstrip()
     return text
 
 
-def withheld_note(one: Answer) -> str:
-    """What stands in place of a text that is not there."""
-    size = f"{one['bytes']} bytes " if one["bytes"] is not None else ""
-    if one["reason"] == "erased":
-        by = f" by record …{one['erased_by'][-8:]}" if one["erased_by"] else ""
-        return f"[{size}erased{by}]"
-    keep = f"; {one['setting']} keeps them" if one["setting"] else ""
-    return f"[{size}not kept: {one['rule']}{keep}]"
+class _Notes:
+    """What stands in place of texts that are not there, and the notes that their marks refer to, one per rule."""
+
+    def __init__(self) -> None:
+        self._marks: dict[tuple[str, str | None], str] = {}
+
+    def in_place(self, one: Answer) -> str:
+        """``[30 bytes not kept¹]`` or ``[30 bytes erased by record …4d5e6f70]``."""
+        size = f"{one['bytes']} bytes " if one["bytes"] is not None else ""
+        if one["reason"] == "erased":
+            by = f" by record …{one['erased_by'][-8:]}" if one["erased_by"] else ""
+            return f"[{size}erased{by}]"
+        mark = self._marks.setdefault((one["rule"], one["setting"]), _mark(len(self._marks) + 1))
+        return f"[{size}not kept{mark}]"
+
+    def lines(self) -> Iterator[Text]:
+        """The notes, after an empty line."""
+        before = "\n"
+        for (rule, setting), mark in self._marks.items():
+            keep = f"; {setting} keeps them from now on" if setting else ""
+            yield Text(_clean(f"{before}{mark} {rule}{keep}"), "yellow")
+            before = ""
+
+
+def _mark(number: int) -> str:
+    return str(number).translate(_DIGITS)
 
 
 def _heading(answer: Answer) -> Iterator[Text]:
     newest = answer["outcomes"][0]["outcome_type"] if answer["outcomes"] else None
-    head = Text(_clean(answer["outcome_ref"] or f"record …{answer['record_id'][-8:]}"), "bold")
+    record = f"record …{answer['record_id'][-8:]}"
+    head = Text(_clean(answer["outcome_ref"] or record), "bold")
     if newest is not None:
         head.append("  ").append_text(_coloured(newest))
     yield head
     who = f"{answer['agent_id'] or '(name erased)'} ({short_session(answer['session_id'])})"
     took = answer["session_duration_ms"]
     times = f"{(answer['session_started_at'] or '')[:19].replace('T', ' ')}, {took / 1000:g} s" if took else ""
-    state = f"{answer['status']}, closed by {answer['closed_by']}"
+    status, closed_by = answer["status"], answer["closed_by"]
+    state = str(status) if status == closed_by else f"{status}, closed by {closed_by}"
     yield Text(_clean(" · ".join(part for part in (who, times, state) if part)))
     place = answer["sequence_number"]
     sealed = "not sealed yet" if place is None else f"entry {place} of the log"
-    trace = f" · trace …{answer['trace_id'][-8:]}" if answer["trace_id"] else ""
-    yield Text(f"record …{answer['record_id'][-8:]} · {sealed}{trace}", "dim")
+    trace = f"trace …{answer['trace_id'][-8:]}" if answer["trace_id"] else ""
+    known = (record if answer["outcome_ref"] else "", sealed, trace)
+    yield Text(" · ".join(part for part in known if part), "dim")
     if answer["decision_summary"]:
         yield Text(_clean(str(answer["decision_summary"])), "italic")
 
 
-def _line(line: Line) -> Text:
+def _line(line: Line, notes: _Notes) -> Text:
     number = f"{line.step:>4}  " if line.step is not None else "      "
     text = Text(number, "dim")
     for words, kind in line.words:
         if isinstance(words, Mapping):
-            text.append(_clean(withheld_note(words)), "yellow")
+            text.append(_clean(notes.in_place(words)), "yellow")
         elif kind == "state":
             text.append_text(_coloured(words))
         else:
@@ -143,20 +169,23 @@ def _footing(answer: Answer) -> Iterator[Text]:
     if dropped:
         said = ", ".join(dropped)
         yield Text(_clean(f"\nnot captured: {said}"), "yellow")
+    texts = coverage.get("kept_message_texts")
+    if texts:
+        yield Text(f"\nmessage texts kept: {texts}; they are in: amfs-otel show {answer['record_id'][-8:]}", "dim")
     if answer["other_traces"]:
         older = ", ".join(f"…{one[-8:]}" for one in answer["other_traces"][:5])
         yield Text(f"\nolder traces with this ref: {older}", "dim")
 
 
-def _field(value: Any, path: str, withheld: Mapping[str, Answer]) -> Text:
+def _field(value: Any, path: str, withheld: Mapping[str, Answer], notes: _Notes) -> Text:
     """A value on one line; pieces of it that were withheld are said after it."""
     own = withheld.get(path)
     if own is not None:
-        return Text(_clean(withheld_note(own)), "yellow")
+        return Text(_clean(notes.in_place(own)), "yellow")
     text = Text(_clean(value if isinstance(value, str) else _compact(value)))
     for inner, one in withheld.items():
         if inner.startswith((f"{path}.", f"{path}[")):
-            text.append(f" {inner[len(path) :].lstrip('.')}: ", "dim").append(_clean(withheld_note(one)), "yellow")
+            text.append(f" {inner[len(path) :].lstrip('.')}: ", "dim").append(_clean(notes.in_place(one)), "yellow")
     return text
 
 

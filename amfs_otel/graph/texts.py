@@ -45,7 +45,7 @@ class Text:
         """The policy rule that withheld it, in words; None unless policy did."""
         if self.reason != "policy":
             return None
-        policy = f" under policy {self.ledger}" if self.ledger else ""
+        policy = f' under the policy "{self.ledger}"' if self.ledger else ""
         return f"{CLASS_WORDS.get(self.klass, 'such')} texts are not kept{policy}"
 
     @property

@@ -1,6 +1,7 @@
 """The seed's tree: who read an entry, what else they consulted and wrote, and how it ended.
 
-A *branch* is one decision that read the entry. Branches stand in the order of time. `tree` gives the data (the answer
+A *branch* is one decision that read the entry, or that relied on it: one that names it among the inputs of what it
+decided, though nobody saw it read. Branches stand in the order of time. `tree` gives the data (the answer
 of ``tree --json``), `tree_lines` the seed's own lines.
 """
 
@@ -11,18 +12,19 @@ from typing import Any
 from amfs_otel.graph.documents import Document
 from amfs_otel.graph.explain import outcomes_of
 from amfs_otel.graph.steps import Step, causal_steps, context_name, is_write, steps_of, tool_name
-from amfs_otel.graph.texts import integer, resolved, said, shown, word
+from amfs_otel.graph.texts import integer, items, resolved, said, shown, word
 from amfs_otel.graph.times import rfc3339
 from amfs_otel.model import Kind
 
 _AMFS_SESSION = re.compile(r"sess-\w{4,}")
+_VERBS = {"read": "read", "relied_on": "relied on", "wrote": "written"}
 _OUR_SESSION = re.compile(r"[0-9a-f]{32}")
 
 
 def branch(
     entry: str, document: Document, *, outcomes: Sequence[Document] = (), amendments: Sequence[Document] = ()
 ) -> dict[str, Any] | None:
-    """What one decision did around `entry`; None if it neither read nor wrote it.
+    """What one decision did around `entry`; None if it neither read nor wrote it, nor named it as an input.
 
     Args:
         entry: ``entity_path/key``.
@@ -33,8 +35,8 @@ def branch(
     steps = steps_of(document, amendments)
     reads = [step for step in causal_steps(steps) if step.entry == entry]
     writes = [step for step in steps if is_write(step) and not step.is_infrastructure]
-    wrote_it = any(step.entry == entry for step in writes)
-    if not reads and not wrote_it:
+    relation = "read" if reads else _relation(entry, steps, writes)
+    if relation is None:
         return None
     facts = document.facts
     found = outcomes_of(document.record_id, steps)
@@ -48,7 +50,7 @@ def branch(
         "agent_id": said(facts.get("agent")),
         "session_id": session,
         "session": short_session(session),
-        "relation": "read" if reads else "wrote",
+        "relation": relation,
         "read_at": reads[-1].at if reads else None,
         "version": integer(reads[-1].event.get("version")) if reads else None,
         "started_at": rfc3339(facts.get("started_us")),
@@ -59,6 +61,14 @@ def branch(
         "status": said(facts.get("status")),
     }
     return resolved(answer).value
+
+
+def _relation(entry: str, steps: Sequence[Step], writes: Sequence[Step]) -> str | None:
+    """How a decision that did not read `entry` has to do with it."""
+    inputs = (shown(name) for step in steps if step.kind == Kind.STATEMENT for name in items(step.event.get("inputs")))
+    if entry in inputs:
+        return "relied_on"
+    return "wrote" if any(step.entry == entry for step in writes) else None
 
 
 def _named(names: Iterable[str | None]) -> list[str]:
@@ -91,16 +101,19 @@ def _ending(outcome: Mapping[str, Any], entry: str) -> dict[str, Any]:
 
 
 def tree(entry: str, branches: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The answer of ``tree --json``: those who read the entry; only if nobody did, those who wrote it."""
+    """The answer of ``tree --json``: those who read the entry; only if nobody did, those who wrote it.
+
+    Those who relied on it have a list of their own.
+    """
     ordered = sorted(branches, key=lambda item: (item["started_at"] or "", item["record_id"]))
-    readers = [item for item in ordered if item["relation"] == "read"]
-    return {"entry": entry, "branches": readers or ordered}
+    of = {relation: [item for item in ordered if item["relation"] == relation] for relation in _VERBS}
+    return {"entry": entry, "branches": of["read"] or of["wrote"], "relied_on_by": of["relied_on"]}
 
 
 def tree_lines(answer: Mapping[str, Any]) -> list[str]:
     """The tree of `tree` as the seed draws it."""
     lines = [str(answer["entry"])]
-    branches: Sequence[Mapping[str, Any]] = answer["branches"]
+    branches: Sequence[Mapping[str, Any]] = [*answer["branches"], *answer["relied_on_by"]]
     for place, item in enumerate(branches, 1):
         last = place == len(branches)
         stem = "    " + ("    " if last else "│   ")
@@ -114,8 +127,7 @@ def tree_lines(answer: Mapping[str, Any]) -> list[str]:
 
 def branch_title(item: Mapping[str, Any]) -> str:
     """``read by deploy-agent (sess-a1b2)``."""
-    verb = "read" if item["relation"] == "read" else "written"
-    return f"{verb} by {item['agent_id'] or '(name erased)'} ({item['session']})"
+    return f"{_VERBS[item['relation']]} by {item['agent_id'] or '(name erased)'} ({item['session']})"
 
 
 def branch_leaves(item: Mapping[str, Any]) -> list[str]:

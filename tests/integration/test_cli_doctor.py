@@ -3,15 +3,21 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
 
+from amfs_otel.chain.record import record_to_bytes
 from amfs_otel.doctor import looking
 from amfs_otel.doctor.facts import HookFacts
 from amfs_otel.doctor.looking import gather
 from amfs_otel.settings import Settings
+from amfs_otel.spool import SpoolWriter, StateDirectory, StatusFile
+from amfs_otel.store.destination import destination_of
 from amfs_otel.store.seal import LOCK_CLASS
 from tests.integration.cli_calls import Cli, check_schema
 from tests.integration.ledgers import Ledger
@@ -118,3 +124,115 @@ def test_a_state_directory_that_cannot_be_made(cli: Cli, state: Path) -> None:
 def test_looking_changes_nothing(state: Path) -> None:
     gather(Settings.from_env())
     assert not state.exists()
+
+
+def told(state: Path, **facts: Any) -> None:
+    """A status file of this process."""
+    known: dict[str, Any] = {
+        "program": "agent", "ended": True, "python": "3.11", "log": "default", "destination": "local", "events": 5,
+        "records_signed": {"decision": 1}, "unsigned": 0, "ledger_content": "decision", "span_content": "NO_CONTENT",
+        "patches": [
+            {"name": name, "state": now, "version": None, "missing": [], "foreign": [], "detail": None}
+            for name, now in (("openai", "patched"), ("anthropic", "waiting"))
+        ],
+    }  # fmt: skip
+    StatusFile(StateDirectory(state), time.time_ns()).write({**known, **facts}, at_exit=True)
+
+
+def test_the_headline_agrees_with_what_follows(cli: Cli, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cli("doctor").out.startswith("! no problems, 1 warning\n! NOTHING_RECORDED")
+    told(state)
+    assert cli("doctor").out.startswith("✓ nothing is wrong\n")
+    monkeypatch.setenv("AMFS_OTEL_RECEIPTS", "perhaps")
+    assert cli("doctor").out.startswith("✗ 1 problem\n✗ SETTING")
+
+
+def test_a_process_is_shown_with_its_records_and_the_libraries_it_uses(cli: Cli, state: Path) -> None:
+    told(state)
+    (line,) = [line for line in cli("doctor").out.splitlines() if line.startswith("process ")]
+    assert line.endswith("ended): records signed: 1 decision; openai patched")
+    called = cli("doctor", "--json")
+    check_schema(called.json, "doctor")
+    assert [patch["state"] for patch in called.json["processes"][0]["patches"]] == ["patched", "waiting"]
+
+
+def test_unsigned_traces_count_only_while_the_spool_holds_them(cli: Cli, state: Path) -> None:
+    told(state, unsigned=2)
+    assert "UNSIGNED" not in causes(cli)[1]
+    writer = SpoolWriter(StateDirectory(state), "local")
+    writer.append("journal", bytes(16), b"{}")
+    writer.sync()
+    assert "2 traces wait unsigned" in causes(cli)[1]["UNSIGNED"]
+    writer.close()
+    assert "2 traces wait unsigned" in causes(cli)[1]["UNSIGNED"]
+
+
+def test_who_runs_ended_and_was_killed(cli: Cli, state: Path) -> None:
+    def now() -> str:
+        return cli("doctor", "--json").json["processes"][0]["state"]
+
+    told(state, ended=False)
+    writer = SpoolWriter(StateDirectory(state), "local")
+    writer.append("journal", bytes(16), b"{}")
+    writer.sync()
+    assert now() == "running"
+    writer.close()
+    assert now() == "killed"
+    told(state)
+    assert now() == "ended"
+
+
+def test_delivered_records_do_not_wait(cli: Cli, state: Path, one_ledger: Ledger) -> None:
+    records = [one_ledger.record(b"x") for _ in range(3)]
+    with SpoolWriter(StateDirectory(state), destination_of(one_ledger.dsn, one_ledger.log)) as writer:
+        for record in records:
+            writer.append("records", UUID(record.record_id).bytes, record_to_bytes(record))
+        writer.sync()
+    with one_ledger.store() as store:
+        store.append(records[:1])
+        assert "2 records waiting" in cli("doctor", "--dsn", one_ledger.dsn).out
+        store.append(records[1:])
+    assert "0 records waiting; delivered ones are kept ten minutes" in cli("doctor", "--dsn", one_ledger.dsn).out
+
+
+def test_what_a_dead_process_left_in_its_journal_is_not_counted_as_nothing(
+    cli: Cli, state: Path, one_ledger: Ledger
+) -> None:
+    with SpoolWriter(StateDirectory(state), destination_of(one_ledger.dsn, one_ledger.log)) as writer:
+        writer.append("journal", bytes(16), b"{}")
+        writer.sync()
+    assert "1 files for this store" in cli("doctor", "--dsn", one_ledger.dsn).out
+
+
+def test_patterns_that_mask_nothing(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "patterns").write_text("EMP-[0-9]{6}\n(\n", encoding="utf-8")
+    monkeypatch.setenv("AMFS_OTEL_MASK_PATTERNS", str(tmp_path / "patterns"))
+    code, found = causes(cli)
+    assert code == 4
+    assert "line 2" in found["MASK_PATTERNS"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
+def test_a_state_directory_that_only_looks_writable(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AMFS_OTEL_STATE_DIR", "/proc/state-of-amfs-otel")
+    code, found = causes(cli)
+    assert (code, "SPOOL_UNUSABLE" in found) == (4, True)
+
+
+def test_a_state_directory_into_which_one_may_not_look(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    causes(cli)  # everything is imported: another user may not be able to read it
+    closed = tmp_path / "closed"
+    (closed / "inner").mkdir(parents=True)
+    monkeypatch.setenv("AMFS_OTEL_STATE_DIR", str(closed / "inner" / "state"))
+    closed.chmod(0)
+    was = os.geteuid()
+    if was == 0:
+        os.seteuid(65534)
+    try:
+        code, found = causes(cli)
+    finally:
+        os.seteuid(was)
+        closed.chmod(0o700)
+    assert (code, "SPOOL_UNUSABLE" in found) == (4, True)

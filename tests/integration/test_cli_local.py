@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -208,10 +209,69 @@ def test_run_passes_signals_through(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert child.wait(timeout=30) == -signal.SIGTERM
 
 
-def test_run_refuses_a_program_that_is_not_there(empty: Cli) -> None:
-    called = empty("run", "no-such-program-anywhere")
+def test_run_says_why_a_program_cannot_be_run_and_ends_as_a_shell_does(empty: Cli, tmp_path: Path) -> None:
+    script = tmp_path / "agent.py"
+    script.write_text("print()", encoding="utf-8")
+    for name, code, cause in (
+        ("no-such-program-anywhere", 127, "no such program"),
+        (str(tmp_path / "missing.py"), 127, "no such program"),
+        (str(script), 126, "is not executable"),
+        (str(tmp_path), 126, "is a directory"),
+    ):
+        called = empty("run", name)
+        assert (called.code, called.out) == (code, "")
+        assert name in called.err
+        assert cause in called.err
+    assert empty("run", "--").code == 2
+
+
+def test_version(empty: Cli) -> None:
+    called = empty("--version")
+    assert (called.code, called.out) == (0, f"amfs-otel {version('amfs-otel')}\n")
+
+
+def test_the_help_cuts_no_summary(empty: Cli) -> None:
+    assert "..." not in empty("--help").out
+
+
+def test_an_empty_ref_is_wrong_usage(empty: Cli) -> None:
+    for words in (("show", ""), ("explain", " "), ("tree", ""), ("outcome", "", "success")):
+        called = empty(*words)
+        assert (called.code, called.out) == (2, "")
+        assert "it is empty" in called.err
+
+
+def test_an_empty_list_says_what_may_have_been_meant(cli: Cli) -> None:
+    assert "did you mean success?" in cli("list", "--outcome", "sucess").err
+    assert "logs here: default" in cli("list", "--log", "another").err
+    assert cli("list", "--agent", "nobody").err == ""
+    assert cli("list", "--csv", "--json").code == 2
+
+
+def test_an_unreadable_trust_file_and_a_taken_key_file_name_a_next_step(empty: Cli, tmp_path: Path) -> None:
+    called = empty("verify", "--trust", str(tmp_path / "none.json"))
     assert called.code == 2
-    assert "no-such-program-anywhere" in called.err
+    assert "FORMAT.md" in called.err
+    (tmp_path / "key").touch()
+    called = empty("keygen", "--out", str(tmp_path / "key"))
+    assert called.code == 2
+    assert "Name another" in called.err
+
+
+def test_outcome_says_which_decision_it_judged_and_that_older_ones_have_the_ref(empty: Cli, tmp_path: Path) -> None:
+    run_program(AGENT, tmp_path)
+    run_program(AGENT, tmp_path)
+    try:
+        newest, older = (row["record_id"] for row in empty.answer("list", "--ref", "DEP-7"))
+        told = empty("outcome", "DEP-7", "failure", "--at", "2h ago")
+        assert f"judges the decision …{newest[-8:]} (deployer, " in told.out
+        assert f"1 older decision has the same ref (…{older[-8:]})" in told.err
+        without_ref = empty.answer("list", "--agent", "reviewer")[0]["record_id"]
+        assert empty.answer("outcome", without_ref, "success")["outcome_ref"] == without_ref[-8:]
+        assert empty("explain", without_ref[-8:]).out.startswith(f"{without_ref[-8:]}  success")
+        assert empty.answer("explain", without_ref[-8:])["record_id"] == without_ref
+    finally:
+        EmbeddedServer(tmp_path / "state").remove()
 
 
 def test_run_keeps_content_when_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from amfs_otel.chain.keys import key_from_file
+from amfs_otel.cli.preparing import dsn_of
 from amfs_otel.store.embedded import EmbeddedServer
 from amfs_otel.store.schema import prepare
 from tests.integration.cli_calls import AGENT, Cli, run_program
@@ -52,6 +53,27 @@ def test_init_makes_schema_log_and_keys_once(cli: Cli, state: Path) -> None:
     again = cli.answer("init")
     assert (again["created"], again["log_uid"]) == (False, first["log_uid"])
     assert not any(key["made"] for key in again["keys"])
+
+
+def test_init_prints_lines_to_paste_without_a_password(cli: Cli, database: str) -> None:
+    printed = cli("init", "--dsn", database).out
+    place = printed.split(" on ")[1].split(":", 1)[0]
+    assert "  CREATE ROLE agent LOGIN PASSWORD 'PASSWORD' IN ROLE amfs_otel_writer;" in printed
+    (export,) = [line for line in printed.splitlines() if "export AMFS_OTEL_DSN=" in line]
+    assert place in export
+    assert "PASSWORD" in export
+
+
+@pytest.mark.parametrize(
+    ("place", "dsn"),
+    [
+        ("db.example:5432/traces", "postgresql://USER:PASSWORD@db.example:5432/traces"),
+        ("/run/pg:5433/traces", "host=/run/pg port=5433 dbname=traces user=USER password=PASSWORD"),
+        ("the server", "postgresql://USER:PASSWORD@HOST:PORT/DATABASE"),
+    ],
+)
+def test_the_connection_string_for_another_user(place: str, dsn: str) -> None:
+    assert dsn_of(place) == dsn
 
 
 def test_init_on_a_prepared_log_makes_no_keys_and_names_the_announced(

@@ -16,6 +16,7 @@ NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
         ("30s", timedelta(seconds=30)),
         ("30m", timedelta(minutes=30)),
         ("6h", timedelta(hours=6)),
+        ("6h ago", timedelta(hours=6)),
         ("7d", timedelta(days=7)),
         ("2w", timedelta(weeks=2)),
     ],

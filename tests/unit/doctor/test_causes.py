@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from amfs_otel.doctor.causes import Cause, causes_of
+from amfs_otel.doctor.cause import Cause
+from amfs_otel.doctor.causes import causes_of
 from amfs_otel.doctor.facts import EndpointFacts, Facts, HookFacts, KeyFacts, SpoolFacts, StoreFacts
 from amfs_otel.doctor.report import report_of
 from amfs_otel.settings import LedgerContent, Settings, SpanContent
@@ -16,7 +17,7 @@ from amfs_otel.store.postgres import PostureFact
 KID, OTHER = "a" * 16, "b" * 16
 SERVER = Settings(state_dir=Path("/state"), dsn="postgresql://somewhere/db")
 PROCESS: dict[str, Any] = {
-    "program": "agent", "pid": 7, "ended": True, "ledger_content": "decision", "span_content": "NO_CONTENT",
+    "program": "agent", "pid": 7, "ended": True, "state": "ended", "age_s": 200.0, "ledger_content": "decision", "span_content": "NO_CONTENT",
     "patches": [{"name": "openai", "state": "patched", "version": "2.0", "missing": [], "foreign": [], "detail": None}],
 }  # fmt: skip
 HEALTHY = Facts(
@@ -95,13 +96,16 @@ BROKEN = {
     "STORE_OUTDATED": with_store(outdated=True),
     "NO_POSTGRES": replace(HEALTHY, settings=replace(SERVER, dsn=None), store=StoreFacts(True), postgres=None),
     "SETTING": with_settings(problems=("AMFS_OTEL_RECEIPTS: cannot be used",)),
+    "MASK_PATTERNS": replace(
+        HEALTHY, mask_problems=("patterns line 2: unterminated character set; it masks nothing.",)
+    ),
     "DISABLED": with_settings(disabled=True),
     "SDK_DISABLED": with_settings(sdk_disabled=True),
     "NOTHING_RECORDED": replace(HEALTHY, processes=()),
     "INTERNAL_ERROR": with_process(internal_errors={"openai": {"errors": 3, "cause": "KeyError at x:1", "off": False}}),
     "DROPPED": with_process(dropped={"queue_full": 12}),
-    "UNSIGNED": with_process(unsigned=4),
-    "DELIVERY_FAILS": with_process(delivery_problem="the server is shutting down", ended=False),
+    "UNSIGNED": with_process(unsigned=4, journal_left=True),
+    "DELIVERY_FAILS": with_process(delivery_problem="the server is shutting down", ended=False, state="running"),
 }
 
 
@@ -119,8 +123,7 @@ def test_the_cause_is_named_alone(code: str) -> None:
 @pytest.mark.parametrize("code", BROKEN)
 def test_a_problem_says_what_to_do_or_what_was_lost(code: str) -> None:
     for cause in causes_of(BROKEN[code]):
-        assert cause.hint or cause.code in ("KEY_UNUSABLE", "QUARANTINE", "DROPPED", "UNSIGNED", "DELIVERY_FAILS",
-            "SDK_DISABLED", "SWITCHED_OFF", "PARTLY_PATCHED", "POSTURE")  # fmt: skip
+        assert cause.hint or cause.code in ("QUARANTINE", "DROPPED", "SDK_DISABLED", "SWITCHED_OFF", "PARTLY_PATCHED")
 
 
 def test_problems_come_first_and_each_once() -> None:
@@ -168,3 +171,83 @@ def test_the_report_holds_no_connection_string() -> None:
     report = report_of(HEALTHY, [Cause("X", "problem", "message")])
     assert report["healthy"] is False
     assert "somewhere" not in str(report)
+
+
+def test_a_setting_that_a_running_process_could_not_use_is_a_problem() -> None:
+    (found,) = causes_of(with_process(state="running", problems=["AMFS_OTEL_RECEIPTS: cannot be used"]))
+    assert (found.code, found.level) == ("SETTING", "problem")
+    assert "agent (pid 7, started 3 minutes ago, running)" in found.message
+
+
+def test_a_mistake_of_a_process_that_is_over_is_a_warning() -> None:
+    (found,) = causes_of(with_process(problems=["AMFS_OTEL_RECEIPTS: cannot be used"]))
+    assert (found.code, found.level) == ("SETTING", "warning")
+    assert "pid 7, started 3 minutes ago, ended" in found.message
+
+
+def test_a_mistake_that_stands_in_the_present_settings_is_told_once() -> None:
+    facts = replace(with_process(problems=["x"]), settings=replace(SERVER, problems=("x",)))
+    assert [(cause.level, cause.message) for cause in causes_of(facts)] == [("problem", "x")]
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        {"problems": ["AMFS_OTEL_RECEIPTS: cannot be used"]},
+        {"patches": [{**PROCESS["patches"][0], "state": "failed", "detail": "KeyError"}]},
+        {"internal_errors": {"openai": {"errors": 3, "cause": "KeyError", "off": False}}},
+        {"delivery_problem": "the server is shutting down"},
+        {"span_content": "SPAN_ONLY"},
+        {"unsigned": 4, "journal_left": False},
+    ],
+)
+def test_a_corrected_mistake_is_not_told_for_ever(mistake: dict[str, Any]) -> None:
+    newer = {**PROCESS, "pid": 8}
+    assert causes_of(replace(HEALTHY, processes=(newer, {**PROCESS, **mistake}))) == []
+
+
+def test_a_newer_run_of_another_program_corrects_nothing() -> None:
+    broken = {**PROCESS, "patches": [{**PROCESS["patches"][0], "state": "failed", "detail": "KeyError"}]}
+    facts = replace(HEALTHY, processes=({**PROCESS, "program": "other"}, broken))
+    assert [cause.code for cause in causes_of(facts)] == ["NOT_PATCHED"]
+
+
+def test_dropped_events_stay_a_note() -> None:
+    older = {**PROCESS, "dropped": {"queue_full": 12}}
+    assert [cause.level for cause in causes_of(replace(HEALTHY, processes=(PROCESS, older)))] == ["note"]
+
+
+def test_unsigned_traces_are_a_problem_until_there_is_a_key() -> None:
+    waiting = with_process(unsigned=4, journal_left=True)
+    (found,) = causes_of(waiting)
+    assert found.level == "warning"
+    assert "amfs-otel drain" in found.hint
+    without = replace(waiting, settings=replace(SERVER, dsn=None), keys=(KeyFacts("writer"), KeyFacts("log")))
+    (found,) = causes_of(without)
+    assert found.level == "problem"
+    assert "/state/keys/writer.key" in found.hint
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["SUPERUSER", "OWNER", "ROLES", "PARTS", "ROW_SECURITY", "INHERITANCE", "MIGRATIONS", "CHECKSUMS", "DURABILITY"],
+)
+def test_every_weakness_of_a_server_has_a_next_step(code: str) -> None:
+    (found,) = causes_of(with_store(posture=(PostureFact(code, False, "not as it should be"),)))
+    assert found.hint
+
+
+@pytest.mark.parametrize(("unreachable", "step"), [(True, "Start the server"), (False, "user, password")])
+def test_a_store_that_does_not_let_us_in_has_a_next_step(unreachable: bool, step: str) -> None:
+    (found,) = causes_of(with_store(prepared=False, problem="no", unreachable=unreachable))
+    assert step in found.hint
+    assert "AMFS_OTEL_DSN" in found.hint
+
+
+@pytest.mark.parametrize(
+    ("role", "variable"), [("writer", "AMFS_OTEL_SIGNING_KEY_FILE"), ("log", "AMFS_OTEL_LOG_KEY_FILE")]
+)
+def test_a_key_file_that_is_missing_has_a_next_step(role: str, variable: str) -> None:
+    keys = tuple(replace(key, kid=None, problem="gone") if key.role == role else key for key in HEALTHY.keys)
+    (found,) = causes_of(replace(HEALTHY, keys=keys))
+    assert variable in found.hint

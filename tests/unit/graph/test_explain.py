@@ -308,7 +308,7 @@ def test_item_when_policy_withholds_its_texts(key):
             assert value_at(item, name) is None
             one = gone[f"{key}[0].{name}"]
             assert (one["reason"], one["setting"], one["erased_by"]) == ("policy", setting, None)
-            assert "policy none" in one["rule"]
+            assert 'the policy "none"' in one["rule"]
             assert one["bytes"] > 0
     untouched = [name for name in expected if not any(text.startswith(name) for text in texts["d"] + texts["m"])]
     assert {name: item[name] for name in untouched} == {name: expected[name] for name in untouched}

@@ -53,10 +53,55 @@ def test_the_four_blocks_name_their_steps():
         assert line in text
 
 
-def test_withheld_text_is_said_in_place_with_rule_and_setting():
-    (line,) = [line for line in lines(explain_text(explanation(story(), outcomes=[]))) if "look_up" in line]
-    assert line.count("message texts are not kept under policy decision; AMFS_OTEL_LEDGER_CONTENT=all keeps them") == 2
-    assert line.endswith("1.50 s")
+def test_withheld_text_is_said_in_place_and_its_rule_and_setting_once_at_the_end():
+    for text in (
+        lines(explain_text(explanation(story(), outcomes=[]))),
+        lines(show_text(shown_record(story()))),
+    ):
+        assert sum(line.count("bytes not kept¹]") for line in text) == 2
+        assert text[-2:] == [
+            "",
+            '¹ message texts are not kept under the policy "decision"; AMFS_OTEL_LEDGER_CONTENT=all keeps them from now on',
+        ]
+
+
+def test_each_rule_has_its_own_note():
+    text = lines(explain_text(explanation(story(ledger="none"), outcomes=[])))
+    assert [line[:2] for line in text[-2:]] == ["¹ ", "² "]
+    assert any("bytes not kept²]" in line for line in text)
+
+
+def test_kept_message_texts_are_said_to_be_in_show():
+    document = story(ledger="all")
+    text = printed(explain_text(explanation(document, outcomes=[])))
+    assert f"message texts kept: 2; they are in: amfs-otel show {document.record_id[-8:]}" in text
+    assert "message texts kept" not in printed(explain_text(explanation(story(), outcomes=[])))
+
+
+def test_a_trace_without_an_outcome_names_its_record_once():
+    document = writer().document(onboard_agent() | {"status": "interrupted", "closed_by": "interrupted"})
+    text = printed(explain_text(explanation(document, outcomes=[])))
+    assert text.count(f"record …{document.record_id[-8:]}") == 1
+    assert text.count("interrupted") == 1
+
+
+def test_an_error_is_said_on_the_line_of_its_step():
+    failed = event(
+        "tool_call", 1.0, 2.0, tool_name="pay", status="error", success=False, error_type="X", error_message="no"
+    )
+    alone = event("error", 2.0, 0.0, status="error", error_type="Y")
+    document = writer("all").document(window("a", [failed, alone, event("memory_read", 3.0, 1.0, status="error")]))
+    text = lines(explain_text(explanation(document, outcomes=[])))
+    assert "   1  tool pay, 2 ms, failed: X: no" in text
+    assert "   2  error: Y" in text
+    assert "   3  error in memory_read: unknown type" in text
+    assert sum(line.startswith("   1") for line in text) == 1
+
+
+def test_the_inputs_of_a_statement_are_shown():
+    facts = window("a", [event("statement", 1.0, 0.0, summary="go", alternatives=["wait"], inputs=[ENTRY, "PR 7"])])
+    text = lines(explain_text(explanation(writer().document(facts), outcomes=[])))
+    assert f"   1  decided: go; not: wait; on: {ENTRY}, PR 7" in text
 
 
 def test_erased_text_is_said_in_place():
@@ -122,6 +167,6 @@ def test_list_table():
 
 def test_show_prints_every_field_and_says_what_is_withheld():
     text = printed(show_text(shown_record(story())))
-    assert "arguments: [8 bytes not kept: message texts" in text
+    assert "arguments: [8 bytes not kept¹]" in text
     assert "   9  tool_call" in text
     assert "observed: call" in text

@@ -104,6 +104,14 @@ def test_writers_are_drawn_only_where_nobody_read():
     assert "author" not in "\n".join(drawn(author, deploy_agent()))
 
 
+def test_a_decision_that_names_the_entry_as_an_input_relied_on_it():
+    stated = window("planner", [event("statement", 1.0, 0.0, summary="s", inputs=[ENTRY])], session_id="sess-0123abcd")
+    assert drawn(stated) == [ENTRY, "    └── relied on by planner (sess-0123)"]
+    both = drawn(stated, deploy_agent())
+    assert sum("relied on by planner" in line for line in both) == 1
+    assert sum("read by deploy-agent" in line for line in both) == 1
+
+
 def test_what_did_not_touch_the_entry_has_no_branch():
     assert branch("other/entry", writer().document(deploy_agent())) is None
     assert branch(ENTRY, writer().document(window("a", [read("retry-pattern", None, None, found=False)]))) is None
