@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.trace import SpanKind
 
 from amfs_otel import guard
+from amfs_otel.semconv import SCOPE
 
 if TYPE_CHECKING:
     from amfs_otel.capture import Request
@@ -32,6 +33,8 @@ class RequestBoundaries(SpanProcessor):
 
     def __init__(self) -> None:
         self._requests: dict[int, Request] = {}
+        self.saw_foreign_spans = False
+        """Whether the application has spans of its own (see `pipeline.dead_collector`)."""
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:  # noqa: ARG002  the SDK's signature
         """Marks a request in the caller's context."""
@@ -47,6 +50,8 @@ class RequestBoundaries(SpanProcessor):
 
     def on_end(self, span: ReadableSpan) -> None:
         """Ends the request; its implicit window closes with it."""
+        if not self.saw_foreign_spans:
+            self.saw_foreign_spans = getattr(span.instrumentation_scope, "name", None) != SCOPE
         if span.kind in (SpanKind.SERVER, SpanKind.CONSUMER) and span.context is not None:
             request = self._requests.pop(span.context.span_id, None)
             if request is not None:

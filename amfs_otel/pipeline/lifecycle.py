@@ -20,6 +20,7 @@ from amfs_otel import capture, guard
 from amfs_otel.capture import streams
 from amfs_otel.capture.windows import Windows
 from amfs_otel.model import ClosedBy, Kind
+from amfs_otel.pipeline.dead_collector import give_up_on_a_dead_collector
 from amfs_otel.pipeline.late import LateWorker
 from amfs_otel.settings import Settings
 
@@ -73,7 +74,9 @@ class Exit:
             return
         self._done = True
         guard.run("exit", _record_crash)
+        deadline = time.monotonic() + self._settings.exit_timeout_s
         self._finish(ClosedBy.EXIT, self._settings.exit_timeout_s)
+        guard.run("exit", give_up_on_a_dead_collector, deadline)
         for function in self.after:
             guard.run("exit", function)
 
