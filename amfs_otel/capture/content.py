@@ -317,8 +317,9 @@ def masker_from_file(path: Path | None) -> Masker:
         return Masker(functions=tuple(_functions))
     try:
         lines = path.read_text("utf-8").splitlines()
-    except OSError as error:
-        guard.once("mask_patterns", 30, "amfs-otel: %s cannot be read (%s); no own patterns", path, error.strerror)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        guard.once("mask_patterns", 30, "amfs-otel: %s cannot be read (%s); no own patterns", path, reason)
         return Masker(functions=tuple(_functions))
     return Masker(tuple(_compiled(path, lines)), tuple(_functions))
 
@@ -328,5 +329,6 @@ def _compiled(path: Path, lines: Iterable[str]) -> Iterable[re.Pattern[str]]:
         if line.strip() and not line.startswith("#"):
             try:
                 yield re.compile(line)
-            except re.error as error:
-                guard.once(f"mask:{number}", 30, "amfs-otel: %s line %d: %s; left out", path, number, error.msg)
+            except (re.error, OverflowError, RecursionError) as error:
+                reason = error.msg if isinstance(error, re.error) else type(error).__name__
+                guard.once(f"mask:{number}", 30, "amfs-otel: %s line %d: %s; left out", path, number, reason)

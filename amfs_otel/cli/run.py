@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,10 +59,11 @@ def run(
 
 def _refused(name: str) -> int:
     """Says why a program cannot be run, and the exit code that shells give then."""
-    if not os.path.lexists(name) or os.sep not in name:
+    path = Path(name)
+    if os.sep not in name or not path.exists():
         tell(f"{name}: no such program. For example: amfs-otel run python agent.py")
         return NOT_FOUND
-    if os.path.isdir(name):
+    if path.is_dir():
         tell(f"{name}: is a directory, not a program.")
     else:
         tell(f"{name}: is not executable. Run it by its interpreter (amfs-otel run python {name}), or chmod +x it.")

@@ -231,7 +231,9 @@ def test_version(empty: Cli) -> None:
 
 
 def test_the_help_cuts_no_summary(empty: Cli) -> None:
-    assert "..." not in empty("--help").out
+    commands = empty("--help").out.partition("Commands:")[2]
+    assert "doctor" in commands
+    assert "..." not in commands
 
 
 def test_an_empty_ref_is_wrong_usage(empty: Cli) -> None:

@@ -1,0 +1,147 @@
+"""Status files → causes: what processes say of themselves.
+
+A mistake that was corrected must not be told for ever. So a process that is over counts only until a newer one of the
+same program says otherwise; what it left behind, dropped events and unsigned windows, counts as long as it is so.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from amfs_otel.doctor.cause import Cause
+from amfs_otel.doctor.facts import Facts
+
+Process = Mapping[str, Any]
+"""One of `Facts.processes`."""
+
+
+def process_causes_of(facts: Facts) -> Iterator[Cause]:
+    """Every cause that lies in a process."""
+    if not facts.processes:
+        yield Cause(
+            "NOTHING_RECORDED",
+            "warning",
+            f"No process has recorded anything in {facts.spool.path} yet.",
+            "amfs-otel run python agent.py. Agents with another user or AMFS_OTEL_STATE_DIR write elsewhere.",
+        )
+    current = current_processes(facts)
+    told = set(facts.settings.problems)
+    for one in current:
+        yield from _settings(one, told)
+        yield from _patches(one)
+        yield from _working(one)
+    for one in facts.processes:
+        yield from _left_behind(facts, one, superseded=one not in current)
+
+
+def current_processes(facts: Facts) -> list[Process]:
+    """The processes that say how things are now: those that run, and the newest of each program."""
+    programs: set[tuple[str, str]] = set()
+    found: list[Process] = []
+    for one in facts.processes:
+        program = (str(one.get("program")), str(cast("Process", one.get("origin") or {}).get("service")))
+        if _runs(one) or program not in programs:
+            found.append(one)
+        programs.add(program)
+    return found
+
+
+def who(one: Process) -> str:
+    """Which process it is: program, process id, age, and whether it still runs."""
+    age = one.get("age_s")
+    started = f"started {_span(float(age))} ago, " if age is not None else ""
+    return f"{one.get('program')} (pid {one.get('pid')}, {started}{one.get('state')})"
+
+
+def _runs(one: Process) -> bool:
+    return one.get("state") == "running"
+
+
+def _span(seconds: float) -> str:
+    for size, name in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {name}"
+    return f"{max(seconds, 0):.0f} seconds"
+
+
+def _settings(one: Process, told: set[str]) -> Iterator[Cause]:
+    """What the process could not use and the present settings do not have: it read them at its start."""
+    for problem in _texts(one.get("problems")):
+        if problem not in told:
+            told.add(problem)
+            if _runs(one):
+                yield Cause("SETTING", "problem", f"{who(one)}: {problem}", "Correct it and start the program again.")
+            else:
+                yield Cause(
+                    "SETTING", "warning", f"{who(one)}: {problem}", "Correct it where that program gets its settings."
+                )
+
+
+def _patches(one: Process) -> Iterator[Cause]:
+    for patch in _mappings(one.get("patches")):
+        name, state = f"{patch.get('name')} {patch.get('version') or ''}".strip(), patch.get("state")
+        for foreign in _texts(patch.get("foreign")):
+            yield Cause(
+                "FOREIGN_INSTRUMENTOR",
+                "warning",
+                f"Another instrumentor had wrapped {foreign} before us: each call makes two spans.",
+                f"Switch one off with OTEL_PYTHON_DISABLED_INSTRUMENTATIONS; ours is amfs_{patch.get('name')}.",
+            )
+        if state in ("conflict", "failed"):
+            yield Cause(
+                "NOT_PATCHED",
+                "problem",
+                f"{who(one)}: {name} was not instrumented: {patch.get('detail')}.",
+                f"Update amfs-otel or {patch.get('name')}, and start the program again.",
+            )
+        elif state == "partial":
+            missing = ", ".join(_texts(patch.get("missing")))
+            yield Cause("PARTLY_PATCHED", "warning", f"{name} has no {missing}; the rest is captured.")
+        elif state == "disabled":
+            yield Cause("SWITCHED_OFF", "note", f"The patch of {name} is switched off by configuration.")
+
+
+def _working(one: Process) -> Iterator[Cause]:
+    for patch, errors in cast("Process", one.get("internal_errors") or {}).items():
+        yield Cause(
+            "INTERNAL_ERROR",
+            "warning",
+            f"{who(one)}: {errors.get('errors')} internal errors in {patch}: {errors.get('cause')}.",
+            "The agent was not affected; events may be missing. Please report it.",
+        )
+    if one.get("delivery_problem") and _runs(one):
+        yield Cause(
+            "DELIVERY_FAILS",
+            "problem",
+            f"{who(one)}: {one.get('delivery_problem')}",
+            "It is tried again by itself, and traces wait in the spool meanwhile; if it stays, correct AMFS_OTEL_DSN "
+            "and start the program again.",
+        )
+
+
+def _left_behind(facts: Facts, one: Process, *, superseded: bool) -> Iterator[Cause]:
+    for cause, count in cast("Process", one.get("dropped") or {}).items():
+        yield Cause(
+            "DROPPED",
+            "note" if superseded else "problem",
+            f"{who(one)}: {count} events were dropped ({cause}); a gap record says so.",
+        )
+    if one.get("unsigned") and one.get("journal_left"):
+        have_key = any(key.role == "writer" and key.kid is not None for key in facts.keys)
+        yield Cause(
+            "UNSIGNED",
+            "warning" if have_key else "problem",
+            f"{who(one)}: {one.get('unsigned')} traces wait unsigned in the spool.",
+            "A writer key is here now: a running program finds it within a minute, amfs-otel drain signs the others'."
+            if have_key
+            else f"Put the writer key at {facts.spool.path}/keys/writer.key, or name it with "
+            "AMFS_OTEL_SIGNING_KEY_FILE; then amfs-otel drain.",
+        )
+
+
+def _texts(value: object) -> Sequence[str]:
+    return [str(item) for item in cast("list[object]", value)] if isinstance(value, list) else []
+
+
+def _mappings(value: object) -> Sequence[Process]:
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("Process", item) for item in items if isinstance(item, dict)]

@@ -1,0 +1,66 @@
+"""What a process would do with the settings, done: mode bits and names do not tell whether it works."""
+
+import os
+import re
+from pathlib import Path
+
+from amfs_otel.errors import AmfsOtelError
+from amfs_otel.spool import StateDirectory
+from amfs_otel.spool.durable import temporary_name, write_private_file
+
+
+def refusal_of(state: StateDirectory) -> str | None:
+    """Why a process of this user cannot write in the state directory; `None` where it can.
+
+    Opens it as a process does and writes a file. What was made for that is removed again, as far as it is still empty.
+    """
+    wanted = [*reversed(state.path.parents), state.path, state.spool, state.keys, state.status, state.quarantine]
+    missing = [directory for directory in wanted if not os.path.lexists(directory)]
+    try:
+        state.open()
+        probe = temporary_name(state.spool / "doctor")
+        write_private_file(probe, b"amfs-otel doctor\n", durable=False)
+        probe.unlink()
+    except AmfsOtelError as error:
+        return f"{error.where}: {error.what}; got {error.got}."
+    except OSError as error:
+        return f"{state.spool}: a file cannot be written; got {error.strerror}."
+    finally:
+        for directory in reversed(missing):
+            _remove_empty(directory)
+    return None
+
+
+def mask_problems_of(path: Path | None) -> tuple[str, ...]:
+    """What is wrong with the user's file of masking patterns, one text each; no pattern is repeated.
+
+    Args:
+        path: The file; `None` where none is set.
+    """
+    if path is None:
+        return ()
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except OSError as error:
+        return (f"{path} cannot be read ({error.strerror}): none of its patterns is masked.",)
+    except UnicodeDecodeError:
+        return (f"{path} is not UTF-8 text: none of its patterns is masked.",)
+    checked = ((number, _refused_pattern(line)) for number, line in enumerate(lines, 1) if not line.startswith("#"))
+    return tuple(f"{path} line {number}: {why}; it masks nothing." for number, why in checked if why is not None)
+
+
+def _refused_pattern(line: str) -> str | None:
+    try:
+        re.compile(line)
+    except re.error as error:
+        return error.msg
+    except (OverflowError, RecursionError) as error:
+        return str(error)
+    return None
+
+
+def _remove_empty(directory: Path) -> None:
+    try:
+        directory.rmdir()
+    except OSError:
+        return  # it was never made, or somebody uses it by now
