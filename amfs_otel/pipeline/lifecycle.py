@@ -25,6 +25,8 @@ from amfs_otel.pipeline.late import LateWorker
 from amfs_otel.settings import Settings
 
 SIGTERM_LIMIT_S = 1.0
+OUR_SHARE = 0.9
+"""Of the exit time; what is left is for the steps around our waiting, so that the whole keeps the limit."""
 
 _handlers: "weakref.WeakSet[Callable[[int, FrameType | None], Any]]" = weakref.WeakSet()
 """Handlers of ours, of this process and of those that it was forked from."""
@@ -74,8 +76,9 @@ class Exit:
             return
         self._done = True
         guard.run("exit", _record_crash)
-        deadline = time.monotonic() + self._settings.exit_timeout_s
-        self._finish(ClosedBy.EXIT, self._settings.exit_timeout_s)
+        limit_s = OUR_SHARE * self._settings.exit_timeout_s
+        deadline = time.monotonic() + limit_s
+        self._finish(ClosedBy.EXIT, limit_s)
         guard.run("exit", give_up_on_a_dead_collector, deadline)
         for function in self.after:
             guard.run("exit", function)
