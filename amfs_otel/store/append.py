@@ -28,6 +28,8 @@ FIND_ONE = "SELECT record_hash, signature FROM amfs_otel.record WHERE id = %s::u
 REFUSED_CLASSES = ("22", "23", "54")
 """SQLSTATE classes that say the record itself cannot be stored: its data, a constraint, a limit of the server."""
 
+CIRCLES = (psycopg.errors.DeadlockDetected, psycopg.errors.LockNotAvailable)
+
 Outcome = Literal["stored", "already", "refused"]
 
 
@@ -66,8 +68,9 @@ def append(connection: Connection, records: Sequence[Record]) -> list[Appended]:
         try:
             _copy(connection, records)
         except (psycopg.Error, FormatError, ValueError) as error:
-            # A deadlock is another process storing some of the same records in another order; one by one cannot.
-            survivable = not isinstance(error, psycopg.Error) or isinstance(error, psycopg.errors.DeadlockDetected)
+            # Others storing some of the same records in another order: a batch may wait for them, or they for it, in a
+            # circle. One by one nobody waits in circles.
+            survivable = not isinstance(error, psycopg.Error) or isinstance(error, CIRCLES)
             if not survivable and not _is_about_the_record(error):
                 raise
         else:
