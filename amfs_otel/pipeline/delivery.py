@@ -83,21 +83,10 @@ class Delivery:
     def destination(self) -> str:
         """Where frames are for; decided once, on the worker, before the first frame."""
         if self._destination is None:
-            if self._dsn is not None and self._settings.dsn_is_fallback and not self._holds_our_schema(self._dsn):
-                self._dsn = None
+            if self._settings.dsn_is_fallback:
+                self._dsn = _settled_dsn(self._settings)
             self._destination = destination_of(self._dsn, self._settings.log)
         return self._destination
-
-    @staticmethod
-    def _holds_our_schema(dsn: str) -> bool:
-        from amfs_otel.store.connect import connect
-        from amfs_otel.store.schema import state_of
-
-        try:
-            with connect(dsn, timeout_s=2) as connection:
-                return state_of(connection).present
-        except AmfsOtelError:
-            return False
 
     def start(self) -> None:
         """Starts the thread, where there is a DSN."""
@@ -313,3 +302,10 @@ class Delivery:
                 lag.unsealed,
                 lag.oldest_s,
             )
+
+
+def _settled_dsn(settings: Settings) -> str | None:
+    """The fallback DSN, where that database holds our schema; psycopg is imported only to ask."""
+    from amfs_otel.drain.open_store import settled
+
+    return settled(settings).dsn

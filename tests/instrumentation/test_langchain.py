@@ -231,8 +231,9 @@ class TestClientBelow:
 
     @pytest.fixture
     def model(self, model_server: ModelServer) -> Iterator[BaseChatModel]:
-        langchain_openai = pytest.importorskip("langchain_openai")
-        made = langchain_openai.ChatOpenAI(
+        from langchain_openai import ChatOpenAI
+
+        made = ChatOpenAI(
             base_url=model_server.base_url, api_key="test", model="gpt-4o-mini", stream_usage=True, max_retries=0
         )
         yield made
