@@ -19,8 +19,8 @@
 JOBS = 2
 ARGS =
 
-# Environments beside .venv, each with the oldest supported release of one library: requirements/NAME.in and NAME.txt.
-OLDEST = oldest-amfs oldest-anthropic oldest-langchain oldest-openai
+# Environments beside .venv, requirements/NAME.in and NAME.txt: the oldest supported releases, and others' instrumentors.
+ENVIRONMENTS = beside-others oldest-amfs oldest-anthropic oldest-langchain oldest-mcp oldest-openai oldest-otel
 
 PY = .venv/bin/python
 PIP = $(PY) -m pip --disable-pip-version-check --quiet
@@ -57,7 +57,7 @@ LOCK = .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --gene
 locks: .venv/dev.stamp
 	$(LOCK) --extra demo --group build --output-file requirements/demo.txt
 	$(LOCK) --extra demo --group dev --constraints requirements/demo.txt --output-file requirements/dev.txt
-	for name in $(OLDEST); do \
+	for name in $(ENVIRONMENTS); do \
 		$(LOCK) --group build "requirements/$$name.in" --output-file "requirements/$$name.txt" || exit 1; \
 	done
 
@@ -80,7 +80,7 @@ clean:
 	@touch .venv/demo.stamp .venv/dev.stamp
 
 environments: .venv/dev.stamp
-	@for name in $(OLDEST); do \
+	@for name in $(ENVIRONMENTS); do \
 		environment=".cache/environments/$$name"; \
 		cmp -s "requirements/$$name.txt" "$$environment/installed.txt" && continue; \
 		echo "setting up $$environment"; \
