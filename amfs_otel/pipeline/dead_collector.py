@@ -1,14 +1,17 @@
-"""At exit, where nobody listens at the OTLP endpoint and only our telemetry waits for it.
+"""At exit, where the OTLP endpoint is dead and only our telemetry waits for it.
 
-OpenTelemetry's exporters then retry for ten seconds a signal while the program ends. The same program without us would
-have nothing to send and would not wait, so neither does it with us: the exporters are told to give up. Where the
-application has telemetry of its own, nothing is touched: that wait is its own.
+OpenTelemetry's exporters then retry or wait for ten seconds a signal while the program ends. The same program without
+us would have nothing to send and would not wait, so with us it waits no longer than the exit time: an endpoint that
+refuses is given up at once, one that has not answered a running export when the time is up is given up then, and what
+is sent at the very end gets what is left of the time. Where the application has telemetry of its own, nothing is
+touched: that wait is its own.
 """
 
 import logging
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,46 +21,65 @@ from amfs_otel import guard
 from amfs_otel.semconv import SCOPE
 
 PROBE_S = 0.5
+LEAST_S = 0.1
+"""For each signal, however little of the exit time is left."""
 _OTLP = "opentelemetry.exporter.otlp"
-_SHUT_DOWN_TWICE = "Exporter already shutdown"
+_NO_NEWS = ("Exporter already shutdown", "Can't shutdown multiple times")
 
 
-def give_up_on_a_dead_collector(deadline: float) -> None:
-    """Shuts down the OTLP exporters whose endpoint nobody listens at, before their providers flush them.
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """From a provider to an OTLP endpoint.
+
+    Attributes:
+        exporter: The SDK's exporter.
+        lock: Held while an export runs.
+        give_up: Ends it without waiting: what it still holds is dropped, a running export is left to its daemon thread.
+    """
+
+    exporter: Any
+    lock: Any
+    give_up: Callable[[], object]
+
+
+def hurry_otlp_exporters(deadline: float) -> None:
+    """Keeps the exporters that only we use within the exit time, before their providers flush them.
 
     Looks into the SDK's providers; where they are built otherwise than those of 1.39 to 1.45, nothing happens.
 
     Args:
         deadline: `time.monotonic()` at which the exit time is used up.
     """
-    for exporter in [*_span_exporters(), *_metric_exporters()]:
-        endpoint = str(getattr(exporter, "_endpoint", ""))
-        if not type(exporter).__module__.startswith(_OTLP) or _is_listened_at(endpoint, deadline):
-            continue
-        for base in type(exporter).__mro__:
-            logging.getLogger(base.__module__).addFilter(_is_news)
-        exporter.shutdown()
-        guard.once(
-            "dead_collector",
-            logging.WARNING,
-            "amfs-otel: nobody listens at the OTLP endpoint; what OpenTelemetry had not sent is given up. "
-            "Decision traces are not affected. `amfs-otel run` sets no exporter where none is configured.",
-        )
+    ways = [way for way in (*_span_ways(), *_metric_ways()) if type(way.exporter).__module__.startswith(_OTLP)]
+    for number, way in enumerate(ways):
+        if not _is_listened_at(str(getattr(way.exporter, "_endpoint", "")), deadline):
+            _give_up(way, "nobody listens at the OTLP endpoint")
+        elif not _is_idle(way.lock, deadline):
+            _give_up(way, "the OTLP endpoint takes connections and does not answer")
+        else:
+            share_s = (deadline - time.monotonic()) / (len(ways) - number)
+            _limit(way.exporter, max(LEAST_S, share_s))
 
 
-def _span_exporters() -> Iterator[Any]:
+def _span_ways() -> Iterator[_Way]:
     provider: Any = trace.get_tracer_provider()
     processors: Any = getattr(getattr(provider, "_active_span_processor", None), "_span_processors", ())
-    if not any(getattr(processor, "saw_foreign_spans", False) for processor in processors):
-        yield from (e for p in processors if (e := getattr(p, "span_exporter", None)) is not None)
+    if any(getattr(processor, "saw_foreign_spans", False) for processor in processors):
+        return
+    for processor in processors:
+        batch: Any = getattr(processor, "_batch_processor", None)
+        if batch is not None and hasattr(processor, "span_exporter"):
+            yield _Way(processor.span_exporter, batch._export_lock, lambda batch=batch: batch.shutdown(0))  # noqa: SLF001
 
 
-def _metric_exporters() -> Iterator[Any]:
+def _metric_ways() -> Iterator[_Way]:
     provider: Any = metrics.get_meter_provider()
     scopes: set[str] = {scope.name for scope in getattr(provider, "_meters", ())}
-    if scopes <= {SCOPE}:
-        readers: Any = getattr(provider, "_metric_readers", ())
-        yield from (e for reader in readers if (e := getattr(reader, "_exporter", None)) is not None)
+    if not scopes <= {SCOPE}:
+        return
+    for reader in getattr(provider, "_metric_readers", ()):
+        if hasattr(reader, "_exporter") and hasattr(reader, "_export_lock"):
+            yield _Way(reader._exporter, reader._export_lock, lambda reader=reader: reader.shutdown(0))  # noqa: SLF001
 
 
 def _is_listened_at(endpoint: str, deadline: float) -> bool:
@@ -65,7 +87,7 @@ def _is_listened_at(endpoint: str, deadline: float) -> bool:
     parts = urlsplit(endpoint if "//" in endpoint else f"//{endpoint}")
     if not parts.hostname or parts.port is None:
         return True
-    timeout_s = min(PROBE_S, max(0.05, deadline - time.monotonic()))
+    timeout_s = min(PROBE_S, max(LEAST_S, deadline - time.monotonic()))
     try:
         socket.create_connection((parts.hostname, parts.port), timeout_s).close()
     except OSError:
@@ -73,6 +95,35 @@ def _is_listened_at(endpoint: str, deadline: float) -> bool:
     return True
 
 
+def _is_idle(lock: Any, deadline: float) -> bool:
+    """Whether no export runs, now or by the deadline."""
+    if not lock.acquire(timeout=max(LEAST_S, deadline - time.monotonic())):
+        return False
+    lock.release()
+    return True
+
+
+def _limit(exporter: Any, timeout_s: float) -> None:
+    """Whatever the exporter still sends is sent within this time; a shorter limit of the user stays."""
+    for owner in (exporter, getattr(exporter, "_client", None)):
+        own: object = getattr(owner, "_timeout", None)
+        if isinstance(own, int | float) and own > timeout_s:
+            owner._timeout = timeout_s  # type: ignore[union-attr]  # noqa: SLF001
+
+
+def _give_up(way: _Way, why: str) -> None:
+    for base in type(way.exporter).__mro__:
+        logging.getLogger(base.__module__).addFilter(_is_news)
+    logging.getLogger("opentelemetry.sdk.metrics._internal.export").addFilter(_is_news)
+    way.give_up()
+    guard.once(
+        "dead_collector",
+        logging.WARNING,
+        f"amfs-otel: {why}; what OpenTelemetry had not sent is given up. "
+        "Decision traces are not affected. `amfs-otel run` sets no exporter where none is configured.",
+    )
+
+
 def _is_news(record: logging.LogRecord) -> bool:
-    """What the exporter says when its provider shuts it down once more is none."""
-    return not record.getMessage().startswith(_SHUT_DOWN_TWICE)
+    """What an exporter or a reader says when its provider shuts it down once more is none."""
+    return not record.getMessage().startswith(_NO_NEWS)

@@ -20,7 +20,7 @@ from amfs_otel import capture, guard
 from amfs_otel.capture import streams
 from amfs_otel.capture.windows import Windows
 from amfs_otel.model import ClosedBy, Kind
-from amfs_otel.pipeline.dead_collector import give_up_on_a_dead_collector
+from amfs_otel.pipeline.dead_collector import hurry_otlp_exporters
 from amfs_otel.pipeline.late import LateWorker
 from amfs_otel.settings import Settings
 
@@ -79,7 +79,7 @@ class Exit:
         limit_s = OUR_SHARE * self._settings.exit_timeout_s
         deadline = time.monotonic() + limit_s
         self._finish(ClosedBy.EXIT, limit_s)
-        guard.run("exit", give_up_on_a_dead_collector, deadline)
+        guard.run("exit", hurry_otlp_exporters, deadline)
         for function in self.after:
             guard.run("exit", function)
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from amfs_otel import guard
 from amfs_otel.attach import RequestBoundaries
-from amfs_otel.pipeline.dead_collector import give_up_on_a_dead_collector
+from amfs_otel.pipeline.dead_collector import hurry_otlp_exporters
 from amfs_otel.semconv import SCOPE
 from tests.support.otlp_receiver import OtlpReceiver, refused_endpoint
 
@@ -44,7 +45,7 @@ def gave_up(caplog: pytest.LogCaptureFixture) -> bool:
 def test_our_own_spans_wait_for_nobody(provider: TracerProvider, caplog: pytest.LogCaptureFixture) -> None:
     exporting_to(provider, refused_endpoint())
     provider.get_tracer(SCOPE).start_span("ours").end()
-    give_up_on_a_dead_collector(time.monotonic() + 1)
+    hurry_otlp_exporters(time.monotonic() + 1)
     assert gave_up(caplog)
     caplog.clear()
     provider.shutdown()
@@ -56,7 +57,7 @@ def test_the_applications_own_spans_keep_their_exporter(
 ) -> None:
     exporting_to(provider, refused_endpoint())
     provider.get_tracer("the-application").start_span("theirs").end()
-    give_up_on_a_dead_collector(time.monotonic() + 1)
+    hurry_otlp_exporters(time.monotonic() + 1)
     assert not gave_up(caplog)
 
 
@@ -64,29 +65,76 @@ def test_a_collector_that_listens_gets_everything(provider: TracerProvider, capl
     with OtlpReceiver() as receiver:
         exporting_to(provider, receiver.http_endpoint)
         provider.get_tracer(SCOPE).start_span("ours").end()
-        give_up_on_a_dead_collector(time.monotonic() + 1)
+        hurry_otlp_exporters(time.monotonic() + 1)
         assert not gave_up(caplog)
         provider.shutdown()
         assert [span.name for span in receiver.wait_for_spans(1)] == ["ours"]
 
 
-@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
-def test_a_program_ends_with_one_line_and_without_a_retry(tmp_path: Path, protocol: str) -> None:
-    environment = {
-        **os.environ,
-        "AMFS_OTEL_STATE_DIR": str(tmp_path / "state"),
-        "OTEL_EXPORTER_OTLP_ENDPOINT": refused_endpoint(),
-        "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
-    }
-    program = "import amfs_otel; amfs_otel.record_context('label', 'summary')"
+def ended(tmp_path: Path, protocol: str, endpoint: str, program: str, **environment: str) -> str:
+    """What the program wrote to stderr under `opentelemetry-instrument`; fails where it does not end in a minute."""
     launcher = "from opentelemetry.instrumentation.auto_instrumentation import run; run()"
     done = subprocess.run(
         [sys.executable, "-c", launcher, sys.executable, "-c", program],
-        env=environment,
+        env={
+            **os.environ,
+            "AMFS_OTEL_STATE_DIR": str(tmp_path / "state"),
+            "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
+            "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
+            **environment,
+        },
         capture_output=True,
         text=True,
         timeout=60,
         check=True,
     )
-    assert done.stderr.count("\n") == 1, done.stderr
-    assert "nobody listens at the OTLP endpoint" in done.stderr
+    return done.stderr
+
+
+RECORDING = "import amfs_otel; amfs_otel.record_context('label', 'summary')"
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_a_program_ends_with_one_line_and_without_a_retry(tmp_path: Path, protocol: str) -> None:
+    stderr = ended(tmp_path, protocol, refused_endpoint(), RECORDING)
+    assert stderr.count("\n") == 1, stderr
+    assert "nobody listens at the OTLP endpoint" in stderr
+
+
+@pytest.fixture
+def silent() -> Iterator[socket.socket]:
+    """A listener whose connections are taken by the kernel and never answered."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(64)
+        yield listener
+
+
+HOURS = "10000"
+"""Seconds that the exporters would wait by themselves: a program that waits for them does not end."""
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_a_program_ends_though_the_collector_never_answers(
+    tmp_path: Path, protocol: str, silent: socket.socket
+) -> None:
+    endpoint = "http://{}:{}".format(*silent.getsockname())
+    ended(tmp_path, protocol, endpoint, RECORDING, OTEL_EXPORTER_OTLP_TIMEOUT=HOURS)
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_a_program_ends_though_an_export_is_under_way(tmp_path: Path, protocol: str, silent: socket.socket) -> None:
+    endpoint = "http://{}:{}".format(*silent.getsockname())
+    program = (
+        "import amfs_otel, gc, time\n"
+        "from opentelemetry.sdk._shared_internal import BatchProcessor\n"
+        "with amfs_otel.session('agent'):\n"
+        "    amfs_otel.record_context('label', 'summary')\n"
+        "batch = next(o for o in gc.get_objects() if isinstance(o, BatchProcessor) and 'Span' in o._exporting)\n"
+        "while not batch._export_lock.locked():\n"
+        "    time.sleep(0.01)\n"
+    )
+    stderr = ended(
+        tmp_path, protocol, endpoint, program, OTEL_EXPORTER_OTLP_TIMEOUT=HOURS, OTEL_BSP_SCHEDULE_DELAY="50"
+    )
+    assert "takes connections and does not answer" in stderr
