@@ -98,7 +98,7 @@ def _endpoint(facts: Facts) -> Iterator[Cause]:
                 "COLLECTOR_UNREACHABLE",
                 "warning",
                 f"No OTLP endpoint is set, and nothing listens at the default, {endpoint.url}: under plain "
-                "opentelemetry-instrument a program waits seconds for it when it ends.",
+                "opentelemetry-instrument a program with telemetry of its own waits seconds for it when it ends.",
                 "Use amfs-otel run, or set OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER and OTEL_LOGS_EXPORTER to none.",
             )
         else:
@@ -106,8 +106,8 @@ def _endpoint(facts: Facts) -> Iterator[Cause]:
                 "COLLECTOR_UNREACHABLE",
                 "problem",
                 f"Nothing listens at the OTLP endpoint {endpoint.url}: spans and receipts are lost.",
-                "Start the collector, or correct OTEL_EXPORTER_OTLP_ENDPOINT. Until then OpenTelemetry's own exporters "
-                "may hold up the end of a program for ten seconds a signal; OTEL_EXPORTER_OTLP_TIMEOUT=1 helps.",
+                "Start the collector, or correct OTEL_EXPORTER_OTLP_ENDPOINT. Until then a program with telemetry "
+                "of its own may wait ten seconds a signal when it ends; OTEL_EXPORTER_OTLP_TIMEOUT=1 helps.",
             )
         return
     yield from _wrong_port(endpoint)
