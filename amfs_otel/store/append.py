@@ -1,5 +1,6 @@
 """Storing records: insert now, seal later (level *stored*). No chain lock is taken and nothing is read back."""
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -29,6 +30,8 @@ REFUSED_CLASSES = ("22", "23", "54")
 """SQLSTATE classes that say the record itself cannot be stored: its data, a constraint, a limit of the server."""
 
 CIRCLES = (psycopg.errors.DeadlockDetected, psycopg.errors.LockNotAvailable)
+CIRCLES_MET = 4
+"""By one record at most: each time, whoever was in the way has stored it or goes on."""
 
 Outcome = Literal["stored", "already", "refused"]
 
@@ -69,7 +72,7 @@ def append(connection: Connection, records: Sequence[Record]) -> list[Appended]:
             _copy(connection, records)
         except (psycopg.Error, FormatError, ValueError) as error:
             # Others storing some of the same records in another order: a batch may wait for them, or they for it, in a
-            # circle. One by one nobody waits in circles.
+            # circle. One by one the circles are short.
             survivable = not isinstance(error, psycopg.Error) or isinstance(error, CIRCLES)
             if not survivable and not _is_about_the_record(error):
                 raise
@@ -109,11 +112,9 @@ def _append_one(connection: Connection, record: Record) -> Appended:
         return Appended("", "refused", "the header cannot be read")
     rows = list(_part_rows(record))
     columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], []]
+    values = (header, record.record_hash, record.signature, b"".join(record.commitments), record_id, *columns)
     try:
-        connection.execute(
-            INSERT_ONE,
-            (header, record.record_hash, record.signature, b"".join(record.commitments), record_id, *columns),
-        )
+        _insert(connection, values)
     except psycopg.errors.UniqueViolation:
         return _compared(connection, record)
     except psycopg.Error as error:
@@ -121,6 +122,15 @@ def _append_one(connection: Connection, record: Record) -> Appended:
             raise
         return Appended(record_id, "refused", reason_of(error))
     return Appended(record_id, "stored")
+
+
+def _insert(connection: Connection, values: Sequence[object]) -> None:
+    """Insert one record and its parts, again where the server chose it to end a circle with another's batch."""
+    for _ in range(CIRCLES_MET):
+        with contextlib.suppress(*CIRCLES):
+            connection.execute(INSERT_ONE, values)
+            return
+    connection.execute(INSERT_ONE, values)
 
 
 def _compared(connection: Connection, record: Record) -> Appended:
