@@ -82,13 +82,13 @@ clean:
 environments: .venv/dev.stamp
 	@for name in $(ENVIRONMENTS); do \
 		environment=".cache/environments/$$name"; \
-		cmp -s "requirements/$$name.txt" "$$environment/installed.txt" && continue; \
+		cat "requirements/$$name.txt" pyproject.toml | cmp -s - "$$environment/installed.txt" && continue; \
 		echo "setting up $$environment"; \
 		$(PY) -m venv --clear --without-pip "$$environment" && \
 		$(PIP) --python "$$environment/bin/python" install --no-compile --require-hashes \
 			--requirement "requirements/$$name.txt" && \
 		$(PIP) --python "$$environment/bin/python" install $(OURSELVES) && \
-		cp "requirements/$$name.txt" "$$environment/installed.txt" || exit 1; \
+		cat "requirements/$$name.txt" pyproject.toml > "$$environment/installed.txt" || exit 1; \
 	done
 
 .venv/pyvenv.cfg:
