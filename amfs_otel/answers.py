@@ -5,7 +5,7 @@ answer, then the store of the DSN, if its user may read. No server is ever start
 error names the command that looks further.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from amfs_otel import pipeline
 from amfs_otel.chain.record import Record
 from amfs_otel.errors import AmfsOtelError, ConfigurationError, FormatError
+from amfs_otel.graph.continuation import continuation_in, continuations
 from amfs_otel.graph.documents import Document, document_from_record
 from amfs_otel.graph.explain import explanation, own_ref
 from amfs_otel.graph.finding import Ambiguous, NothingFound, Pieces
@@ -78,10 +79,10 @@ def traces(
     settings, documents = _own()
     wanted = ListFilter(agent, outcome, ref, since, until, limit)
     if settings.dsn is None:
-        return fits((list_row(document) for document in documents if document.kind == "decision"), wanted)
+        return fits(_rows(documents), wanted)
     with _reader(settings) as reader:
         found = {row["record_id"]: row for row in reader.list(wanted)}
-    mine = fits((list_row(one) for one in documents if one.kind == "decision"), wanted)
+    mine = fits(_rows(documents), wanted)
     return [*(row for row in mine if row["record_id"] not in found), *found.values()][:limit]
 
 
@@ -165,6 +166,13 @@ def _reader(settings: Settings) -> Generator["Reader"]:
             ) from None
 
 
+def _rows(documents: Sequence[Document]) -> Iterator[dict[str, Any]]:
+    joined = continuations(documents)
+    for one in documents:
+        if one.kind == "decision":
+            yield {**list_row(one), "continues": joined[one.record_id]}
+
+
 def _explained(documents: Sequence[Document], text: str) -> dict[str, Any] | None:
     """The explanation out of this process's own records; `None` where they do not hold it."""
     decisions = [document for document in documents if document.kind == "decision"]
@@ -173,13 +181,25 @@ def _explained(documents: Sequence[Document], text: str) -> dict[str, Any] | Non
     if not found:
         return None
     decision = found[-1]
+    joined = continuations(decisions)
     return explanation(
         decision,
         outcomes=[one for one in documents if _judges(one, decision)],
         amendments=[one for one in documents if one.named_by("amends") == decision.record_id],
         others=[one.record_id for one in reversed(by_ref[:-1])],
         outcome_ref=text if by_ref else None,
+        continuation=continuation_in(joined, decision.record_id),
+        before=list(_before(decision, joined, decisions)),
     )
+
+
+def _before(decision: Document, joined: Mapping[str, str | None], decisions: Sequence[Document]) -> Iterator[Document]:
+    """The decision that this one continues, the one which that continues, and so on."""
+    by_id = {one.record_id: one for one in decisions}
+    earlier = by_id.pop(joined[decision.record_id] or "", None)
+    while earlier is not None:
+        yield earlier
+        earlier = by_id.pop(joined[earlier.record_id] or "", None)
 
 
 def _refs_of(decision: Document, documents: Sequence[Document]) -> set[str]:

@@ -118,6 +118,8 @@ class _Facts:
 
         Times in ns are beyond what JSON numbers hold exactly, so canonical bytes spell them ``{"$int": "…"}``.
         """
+        if isinstance(stored, str):
+            return clean_text(stored)[0]
         if isinstance(stored, dict):
             node = cast("dict[str, Any]", stored)
             index = node.get("$t")
@@ -130,7 +132,7 @@ class _Facts:
             return [self.tree(item, key) for item in cast("list[Any]", stored)]
         if stored is None and self._parts.names_erased and FIELDS.get(key) is FieldClass.NAME:
             return self._erased_name
-        return clean_text(stored)[0] if isinstance(stored, str) else stored
+        return stored
 
     def _text(self, text: ResolvedText) -> Text:
         erased = text.withheld_reason == "erased"

@@ -9,10 +9,12 @@ relation             from → to                   evidence
 ``read``             agent → entry               a decision that read the entry
 ``wrote``            agent → entry               a decision that wrote it
 ``references``       entry → entry               a write with ``pattern_refs``
-``consulted``        agent → source or tool      a context, a tool call
+``consulted``        agent → source, tool or     a context, a tool call, a document that a retrieval gave
+                     document
 ``learned_from``     agent → agent               a read of another agent's entry
 ``informed``         entry → outcome             an outcome and the entries that it was credited to
 ``co_occurs_with``   entry → entry, in order     two of those entries in one decision that has an outcome
+``continues``        trace → earlier trace       the later of the two; see `continuation`
 ===================  ==========================  ==========================================================
 
 Confidence is 1 for what was seen to happen; for ``informed`` and ``co_occurs_with`` it is 1 after a success and 0.7
@@ -41,7 +43,7 @@ NAME_BYTES = 2000
 
 
 class Node(NamedTuple):
-    """A node: ``entry``, ``agent``, ``outcome``, ``source`` or ``tool``, and its name."""
+    """A node: ``entry``, ``agent``, ``outcome``, ``source``, ``tool``, ``document`` or ``trace``, and its name."""
 
     kind: str
     name: str
@@ -118,6 +120,10 @@ def _seen(steps: Iterable[Step]) -> Iterator[tuple[Edge, Step]]:
             yield from _edge(step, ("agent", step.agent), "consulted", ("source", context_name(event)))
         elif step.kind == Kind.TOOL_CALL:
             yield from _edge(step, ("agent", step.agent), "consulted", ("tool", tool_name(event)))
+        elif step.kind == Kind.RETRIEVAL:
+            for result in items(event.get("results")):
+                named = ("document", members(result).get("document_id"))
+                yield from _edge(step, ("agent", step.agent), "consulted", named)
         elif step.kind == Kind.AGENT_INTERACTION and event.get("direction") == "read_from":
             this = event.get("this_agent_id") or step.agent
             yield from _edge(step, ("agent", this), "learned_from", ("agent", event.get("other_agent_id")))

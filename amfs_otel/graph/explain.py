@@ -4,10 +4,12 @@ It is the same whether the documents come from the store or from a window that t
 outcomes and amendments belong to a decision is for the caller to know (the projection, or the records of one session).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from amfs_otel.graph.continuation import Continuation
 from amfs_otel.graph.documents import Document
+from amfs_otel.graph.inputs import inputs_of
 from amfs_otel.graph.step_items import (
     agent_interaction,
     causal_entry,
@@ -22,7 +24,7 @@ from amfs_otel.graph.step_items import (
     write_event,
 )
 from amfs_otel.graph.steps import MODEL_KINDS, QUERY_KINDS, Step, causal_steps, created, is_write, steps_of
-from amfs_otel.graph.texts import integer, items, members, resolved, said, shown
+from amfs_otel.graph.texts import integer, items, members, real, resolved, said, shown
 from amfs_otel.graph.times import rfc3339, span_ms
 from amfs_otel.model import Kind
 
@@ -39,6 +41,8 @@ def explanation(
     others: Sequence[str] = (),
     outcome_ref: str | None = None,
     earlier: Earlier | None = None,
+    continuation: Continuation | None = None,
+    before: Sequence[Document] = (),
 ) -> dict[str, Any]:
     """Returns what is known about one decision, with exactly the keys of ``explain --json``.
 
@@ -49,8 +53,12 @@ def explanation(
         others: Ids of older decisions with the same ref, newest first.
         outcome_ref: The ref that was asked for; default: that of its own commit, else of the newest outcome.
         earlier: Where to look for the confidence before a change that the window itself did not read.
+        continuation: Which traces it continues and is continued by; default: what its own record names.
+        before: The trace that it continues, the one which that continues, and so on.
     """
     steps = steps_of(document, amendments)
+    known = inputs_of(document, steps, before)
+    joined = continuation or Continuation(document.named_by("continues"))
     judgements = _outcomes(document, steps, outcomes, earlier)
     own = next((item for item in judgements if item["record_id"] == document.record_id), None)
     main = own or (judgements[0] if judgements else {})
@@ -62,13 +70,16 @@ def explanation(
             "causal_chain_length": len(causal),
             "decision_summary": main.get("decision_summary"),
             "other_traces": list(others),
+            "continues": joined.continues,
+            "continued_by": list(joined.continued_by),
             "coverage": {**members(document.facts.get("coverage")), **_kept(document)},
+            "inputs": known.items,
             "causal_entries": [causal_entry(step) for step in causal],
             "external_contexts": _items(steps, external_context, Kind.CONTEXT),
             "query_events": _items(steps, query_event, *QUERY_KINDS),
             "write_events": _writes(steps),
             "tool_calls": _items(steps, tool_call, Kind.TOOL_CALL),
-            "llm_calls": _items(steps, llm_call, *MODEL_KINDS),
+            "llm_calls": [llm_call(step, known.into(step)) for step in steps if step.kind in MODEL_KINDS],
             "agent_interactions": _items(steps, agent_interaction, Kind.AGENT_INTERACTION),
             "decisions": _items(steps, statement, Kind.STATEMENT),
             "error_events": [error_event(step) for step in steps if step.event.get("status") == "error"],
@@ -137,6 +148,15 @@ def _state_diff(steps: Sequence[Step], earlier: Earlier | None) -> dict[str, Any
         "entries_updated": made.count(False),
         "confidence_changes": [change_of(step, earlier) for step in steps if step.kind == Kind.CONFIDENCE_CHANGE],
     }
+
+
+def earlier_versions(steps: Iterable[Step]) -> Iterator[tuple[str, int]]:
+    """What `change_of` will ask of `earlier`, for the confidence changes among these steps."""
+    for step in steps:
+        version = integer(step.event.get("version_after"))
+        unknown = step.kind == Kind.CONFIDENCE_CHANGE and real(step.event.get("before")) is None
+        if unknown and version is not None and step.entry is not None:
+            yield step.entry, version - 1
 
 
 def change_of(step: Step, earlier: Earlier | None) -> dict[str, Any]:

@@ -5,14 +5,17 @@ same few agents and entries costs one upsert per edge, and two writers never wai
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from amfs_otel.graph.edges import Edge, Evidence, Node
 from amfs_otel.store.connect import Connection
 from amfs_otel.store.queries import query
 
-_REMOVE_EVIDENCE = "DELETE FROM amfs_otel.edge_evidence WHERE record_id = %s::uuid RETURNING source, relation, target"
+_REMOVE_EVIDENCE = (
+    "DELETE FROM amfs_otel.edge_evidence WHERE record_id = ANY (%s::uuid[]) AND relation = coalesce(%s, relation)"
+    " RETURNING source, relation, target"
+)
 _REMOVE_NODES = (
     "DELETE FROM amfs_otel.node AS n WHERE n.id = ANY (%s)"
     " AND NOT EXISTS (SELECT FROM amfs_otel.edge WHERE source = n.id)"
@@ -55,10 +58,15 @@ class GraphChanges:
         for key, value in counts.items():
             self.counters[key] = self.counters.get(key, 0.0) + sign * value
 
-    def forget(self, connection: Connection, owner: str) -> None:
-        """Takes away the evidence that a record gave, stored or just collected."""
-        self.evidence = {key: one for key, one in self.evidence.items() if key[0] != owner}
-        self.affected.update(tuple(row) for row in connection.execute(_REMOVE_EVIDENCE, (owner,)).fetchall())
+    def forget(self, connection: Connection, owners: Collection[str], relation: str | None = None) -> None:
+        """Takes away the evidence that records gave, for edges of one relation or of all, stored or just collected."""
+        self.evidence = {
+            (owner, edge): one
+            for (owner, edge), one in self.evidence.items()
+            if owner not in owners or relation not in (None, edge.relation)
+        }
+        rows = connection.execute(_REMOVE_EVIDENCE, (list(owners), relation)).fetchall()
+        self.affected.update(tuple(row) for row in rows)
 
     def write(self, connection: Connection) -> None:
         """Writes all of it, inside the caller's transaction."""

@@ -17,6 +17,8 @@ Answer = Mapping[str, Any]
 Word = tuple[str | Answer, Literal["", "name", "state"]]
 
 TEXT_CHARACTERS = 240
+DOCUMENTS = 5
+"""So many documents of a retrieval are named on its line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class _Words:
     def __init__(self, answer: Answer, key: str, place: int) -> None:
         self._withheld: Mapping[str, Answer] = {one["path"]: one for one in answer["withheld"]}
         self._path = f"{key}[{place}]"
+        self.record_id: str = answer["record_id"]
 
     def text(self, value: Any, name: str) -> Word | None:
         """The value of field `name` as words, or why it is not there; None where there never was one."""
@@ -109,7 +112,10 @@ def _query(words: _Words, item: Answer) -> list[Word]:
     if asked:
         line.append((f" {_short(asked)}", ""))
     count = "unknown" if item["result_count"] is None else item["result_count"]
-    return [*line, (f" → {count} results{_took(item['duration_ms'])}", "")]
+    line.append((f" → {count} results{_took(item['duration_ms'])}", ""))
+    named = [one["document_id"] for one in items(item["results"]) if one.get("document_id")]
+    more = ", …" if len(named) > DOCUMENTS else ""
+    return [*line, (f": {', '.join(named[:DOCUMENTS])}{more}", "")] if named else line
 
 
 def _interaction(words: _Words, item: Answer) -> list[Word]:
@@ -143,7 +149,15 @@ def _model(words: _Words, item: Answer) -> list[Word]:
     line.append((_took(item["latency_ms"]), ""))
     if item["finish_reason"]:
         line.append((f", {item['finish_reason']}", ""))
+    if item["inputs"]:
+        line.append((f", given {', '.join(_source(words, one) for one in item['inputs'])}", ""))
     return line
+
+
+def _source(words: _Words, place: Answer) -> str:
+    """A step as other lines name it; one of another record with the end of its id."""
+    other = place["record_id"] != words.record_id
+    return f"{place['step']} of …{place['record_id'][-8:]}" if other else str(place["step"])
 
 
 def _write(words: _Words, item: Answer) -> list[Word]:

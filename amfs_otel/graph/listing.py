@@ -26,6 +26,7 @@ KEYS = (
     "status",
     "closed_by",
     "sequence_number",
+    "continues",
 )
 """The keys of a row, in the order in which they are printed."""
 
@@ -66,9 +67,12 @@ class ListFilter:
 def row_from_columns(columns: Sequence[Any]) -> dict[str, Any]:
     """A row of ``reading_list`` as `fits` takes it."""
     row = dict(zip(("record_id", "trace_id", "agent_id", "session_id"), columns[:4], strict=True))
-    ref, outcome_type, started, ended, events, status, closed_by, place, recorded, captured, refs = columns[4:]
+    ref, outcome_type, started, ended, events, status, closed_by, place, recorded, captured, refs, continues = columns[
+        4:
+    ]
     row |= {"started_at": started and rfc3339_of(started), "ended_at": ended and rfc3339_of(ended)}
     row |= {"events": events, "status": status, "closed_by": closed_by, "sequence_number": place}
+    row["continues"] = continues
     newest = (rfc3339_of(recorded) if recorded else "", outcome_type, ref)
     row["_outcomes"] = [newest] if recorded or ref or outcome_type else []
     row["_refs"] = set(refs or ())
@@ -77,7 +81,7 @@ def row_from_columns(columns: Sequence[Any]) -> dict[str, Any]:
 
 
 def list_row(document: Document) -> dict[str, Any]:
-    """A row of a record that the projection does not know."""
+    """A row of a record that the projection does not know; it continues the trace that its own record names."""
     steps = steps_of(document)
     facts = document.facts
     found = [resolved(one).value for one in outcomes_of(document.record_id, steps)]
@@ -95,6 +99,7 @@ def list_row(document: Document) -> dict[str, Any]:
         "status": said(facts.get("status")),
         "closed_by": said(facts.get("closed_by")),
         "sequence_number": document.sequence_number,
+        "continues": document.named_by("continues"),
         "_outcomes": [(one["recorded_at"] or "", one["outcome_type"], one["outcome_ref"]) for one in found],
         "_refs": {one["outcome_ref"] for one in found},
         "_captured": document.captured_at or "",

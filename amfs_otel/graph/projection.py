@@ -6,26 +6,34 @@ projected is marked with the reason, counted and passed over: nothing stops the 
 the ledger for `verify` to judge.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
 
 import psycopg
 
 from amfs_otel.chain.verification import StoredEntry
 from amfs_otel.errors import FormatError
+from amfs_otel.graph.batch_projection import BatchProjection
+from amfs_otel.graph.continuation_tables import ContinuationChanges
 from amfs_otel.graph.graph_tables import GraphChanges
 from amfs_otel.graph.loading import document_of, erased_parts
-from amfs_otel.graph.record_projection import RecordProjection
 from amfs_otel.store import read
 from amfs_otel.store.connect import Connection, one_row, set_limits, translated
 
 LOCK_CLASS = 0x616D6670
 BATCH = 200
+BATCH_BYTES = 8 << 20
 STATEMENT_S = 300
 
 _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s, hashtext(%s))"
 _WAIT_FOR_LOCK = "SELECT pg_advisory_xact_lock(%s, hashtext(%s))"
 _NEXT = "SELECT coalesce(max(sequence_number) + 1, 0) FROM amfs_otel.projected WHERE log = %s"
-_MARK = "INSERT INTO amfs_otel.projected (log, sequence_number, record_id, kind, skipped) VALUES (%s, %s, %s, %s, %s)"
+_MARK = (
+    "INSERT INTO amfs_otel.projected (log, sequence_number, record_id, kind, skipped)"
+    " SELECT %s, * FROM unnest(%s::bigint[], %s::uuid[], %s::text[], %s::text[])"
+)
 _TABLES = (
     "DELETE FROM amfs_otel.projected WHERE log = %s",
     "DELETE FROM amfs_otel.decision WHERE log = %s",
@@ -38,9 +46,6 @@ _TABLES = (
     "DELETE FROM amfs_otel.node WHERE log = %s",
     "DELETE FROM amfs_otel.counter WHERE log = %s",
 )
-
-Erased = Mapping[str, Mapping[int, str]]
-"""Record id → part number → the erasure record that named it."""
 
 _UNFIT = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, FormatError)
 """What facts of an unknown or damaged shape can raise; a lost connection or a missing privilege is none of these."""
@@ -90,56 +95,80 @@ def rebuild(connection: Connection, log: str) -> int:
 
 
 def _project_batch(connection: Connection, log: str, limit: int) -> int:
-    row = one_row(connection, _NEXT, (log,))
-    first = row[0] if row else 0
-    entries = list(read.entries(connection, log, first, first + limit - 1, parts=True))
-    erased = erased_parts(connection, [_id_of(stored) for stored in entries if stored.record is not None])
-    try:
-        with connection.transaction():
-            changes = GraphChanges(log)
-            for stored in entries:
-                _take(connection, log, stored, erased, changes)
-            changes.write(connection)
-    except (*_UNFIT, *_REFUSED):
-        # One of them is unfit: again, one by one, so that only that one is passed over.
-        for stored in entries:
-            _take_alone(connection, log, stored, erased)
+    entries = _next_entries(connection, log, limit)
+    # An erasure looks at what is projected before it, so it is not in one step with what comes before.
+    for _, some in groupby(entries, key=lambda stored: (stored.columns or {}).get("kind") == "erasure"):
+        _take(connection, log, list(some))
     return len(entries)
 
 
-def _take(connection: Connection, log: str, stored: StoredEntry, erased: Erased, changes: GraphChanges) -> None:
-    """Projects one entry; raises where its record is unfit."""
-    if stored.record is None:
-        _mark(connection, log, stored, "record missing", changes)
-        return
-    document = document_of(stored.record, stored.entry, erased.get(_id_of(stored), {}))
-    RecordProjection(connection, log, changes).project(document)
-    _mark(connection, log, stored, None, changes)
+def _next_entries(connection: Connection, log: str, limit: int) -> list[StoredEntry]:
+    """The next entries: at most `limit`, and no more once their parts take `BATCH_BYTES`."""
+    row = one_row(connection, _NEXT, (log,))
+    first = row[0] if row else 0
+    entries: list[StoredEntry] = []
+    size_bytes = 0
+    with contextlib.closing(read.entries(connection, log, first, first + limit - 1, parts=True)) as stored:
+        for one in stored:
+            entries.append(one)
+            size_bytes += sum(len(part.data or b"") for part in one.record.parts) if one.record is not None else 0
+            if size_bytes >= BATCH_BYTES:
+                break
+    return entries
 
 
-def _take_alone(connection: Connection, log: str, stored: StoredEntry, erased: Erased) -> None:
-    """Projects one entry with all that follows from it, or marks why not."""
+def _take(connection: Connection, log: str, entries: Sequence[StoredEntry]) -> None:
+    """Projects entries with all that follows from them; one that is unfit is marked with the reason."""
     try:
         with connection.transaction():
-            changes = GraphChanges(log)
-            _take(connection, log, stored, erased, changes)
-            changes.write(connection)
+            _project_all(connection, log, entries)
     except (*_UNFIT, *_REFUSED) as error:
+        if len(entries) > 1:
+            # One of them is unfit: by halves, so that only that one is passed over.
+            half = len(entries) // 2
+            _take(connection, log, entries[:half])
+            _take(connection, log, entries[half:])
+            return
+        reason = f"{type(error).__name__} {getattr(error, 'sqlstate', None) or ''}".strip()
         changes = GraphChanges(log)
-        _mark(
-            connection, log, stored, f"{type(error).__name__} {getattr(error, 'sqlstate', None) or ''}".strip(), changes
-        )
+        _mark(connection, log, entries, {entries[0].entry.sequence_number: reason}, changes)
         changes.write(connection)
 
 
-def _mark(connection: Connection, log: str, stored: StoredEntry, skipped: str | None, changes: GraphChanges) -> None:
-    columns = stored.columns or {}
-    kind = columns.get("kind")
-    place = stored.entry.sequence_number
-    connection.execute(_MARK, (log, place, columns.get("record_id"), kind, skipped))
-    changes.count({("log", f"records.{kind or 'missing'}"): 1})
-    if skipped is not None:
-        changes.count({("log", "records.skipped"): 1})
+def _project_all(connection: Connection, log: str, entries: Sequence[StoredEntry]) -> None:
+    """Projects entries; raises where a record is unfit."""
+    erased = erased_parts(connection, [_id_of(stored) for stored in entries if stored.record is not None])
+    documents = [
+        document_of(stored.record, stored.entry, erased.get(_id_of(stored), {}))
+        for stored in entries
+        if stored.record is not None
+    ]
+    changes, sessions = GraphChanges(log), ContinuationChanges(log)
+    BatchProjection(connection, log, changes, sessions).project(documents)
+    sessions.write(connection, changes)
+    missing = {stored.entry.sequence_number: "record missing" for stored in entries if stored.record is None}
+    _mark(connection, log, entries, missing, changes)
+    changes.write(connection)
+
+
+def _mark(
+    connection: Connection,
+    log: str,
+    entries: Sequence[StoredEntry],
+    skipped: Mapping[int, str],
+    changes: GraphChanges,
+) -> None:
+    """Notes that entries were dealt with; `skipped` says by sequence number why one was passed over."""
+    columns: list[list[Any]] = [[], [], [], []]
+    for stored in entries:
+        place, known = stored.entry.sequence_number, stored.columns or {}
+        row = (place, known.get("record_id"), known.get("kind"), skipped.get(place))
+        for column, value in zip(columns, row, strict=True):
+            column.append(value)
+        changes.count({("log", f"records.{known.get('kind') or 'missing'}"): 1})
+        if place in skipped:
+            changes.count({("log", "records.skipped"): 1})
+    connection.execute(_MARK, (log, *columns))
 
 
 def _id_of(stored: StoredEntry) -> str:

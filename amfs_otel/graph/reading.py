@@ -10,16 +10,14 @@ transaction id.
 import contextlib
 import re
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from amfs_otel.errors import AmfsOtelError
-from amfs_otel.graph.documents import Document
-from amfs_otel.graph.explain import Earlier, explanation
+from amfs_otel.graph.continuation import continuation_in
+from amfs_otel.graph.explain import explanation
 from amfs_otel.graph.finding import NAMED, Ambiguous, NothingFound, Pieces, described
 from amfs_otel.graph.listing import ListFilter, fits, list_row, row_from_columns
-from amfs_otel.graph.loading import load
+from amfs_otel.graph.related import PENDING, Related
 from amfs_otel.graph.showing import shown_record
 from amfs_otel.graph.tree import branch, tree
 from amfs_otel.graph.unprojected import NEWEST, Unprojected, unprojected
@@ -33,9 +31,7 @@ __all__ = ["Ambiguous", "ListFilter", "NothingFound", "Reader"]
 # Named here, because inside `Reader` the name `list` is its method.
 Items = list[dict[str, Any]]
 Names = list[str]
-Documents = list[Document]
 
-LAST = 2**62
 BRANCHES = 100
 RECENT_NAMES = 5000
 
@@ -52,40 +48,16 @@ _AT_PLACE = (
     "SELECT record_id::text FROM amfs_otel.projected WHERE log = %s AND sequence_number = %s AND record_id IS NOT NULL"
 )
 _PLACE = re.compile(r"[0-9]{1,18}")
-_PENDING = (
-    "SELECT record_id::text FROM amfs_otel.outcome WHERE log = %s AND outcome_ref = %s AND decision_id IS NULL"
-    " ORDER BY sequence_number DESC"
-)
-_OUTCOMES = (
-    "SELECT decision_id::text, record_id::text FROM amfs_otel.outcome"
-    " WHERE decision_id = ANY (%s::uuid[]) AND record_id <> decision_id"
-    " GROUP BY decision_id, record_id ORDER BY min(sequence_number)"
-)
-_JUDGED = "SELECT decision_id::text FROM amfs_otel.outcome WHERE record_id = %s::uuid AND decision_id IS NOT NULL"
-_AMENDMENTS = (
-    "SELECT decision_id::text, record_id::text FROM amfs_otel.amendment WHERE decision_id = ANY (%s::uuid[])"
-    " ORDER BY sequence_number"
-)
 _TOUCHING = (
     "SELECT s.record_id::text FROM amfs_otel.step AS s JOIN amfs_otel.decision AS d USING (record_id)"
     " WHERE s.log = %s AND s.entry = %s AND (s.causal OR s.kind = 'memory_write')"
     " GROUP BY s.record_id, s.sequence_number ORDER BY s.sequence_number DESC LIMIT %s"
 )
 _RELYING = (
-    "SELECT record_id::text FROM (SELECT record_id, sequence_number, detail FROM amfs_otel.step"
-    " WHERE log = %s AND kind = 'statement' ORDER BY started_at DESC LIMIT %s) AS stated"
-    " WHERE detail->'inputs' ? %s::text GROUP BY record_id, sequence_number ORDER BY sequence_number DESC LIMIT %s"
+    "SELECT record_id::text FROM amfs_otel.step"
+    " WHERE log = %s AND kind = 'statement' AND detail -> 'inputs' ? %s::text"
+    " GROUP BY record_id, sequence_number ORDER BY sequence_number DESC LIMIT %s"
 )
-STATEMENTS = 5000
-"""Among so many of the newest statements the tree looks for an entry that is named as an input."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Links:
-    """Ids of the projected records that belong to a decision, oldest first."""
-
-    outcomes: list[str]
-    amendments: list[str]
 
 
 class Reader:
@@ -102,21 +74,23 @@ class Reader:
         self._connection = source.connection if isinstance(source, Store) else source
         self._store = source if isinstance(source, Store) else None
         self._log = log or (source.log if isinstance(source, Store) else "default")
-        self._waiting: Unprojected | None = None
-        self._linked: dict[str, _Links] = {}
+        self._state: Related | None = None
 
     def list(self, filters: ListFilter | None = None) -> Items:
         """Decisions, newest first, with the keys of ``list --json``."""
         wanted = filters or ListFilter()
-        with self._reading() as waiting:
+        with self._reading() as related:
             rows = {row["record_id"]: row for row in self._projected_rows(wanted.parameters())}
-            late = list(waiting.of_kind("outcome"))
-            touched = {document.record_id: self._judged_by(document) for document in late}
+            late = list(related.waiting.of_kind("outcome"))
+            touched = {document.record_id: related.judged_by(document) for document in late}
             ids = sorted({judged for judged in touched.values() if judged is not None})
             if ids:
                 only = ListFilter(limit=len(ids)).parameters(ids)
                 rows |= {row["record_id"]: row for row in self._projected_rows(only)}
-            rows |= {document.record_id: list_row(document) for document in waiting.of_kind("decision")}
+            rows |= {document.record_id: list_row(document) for document in related.waiting.of_kind("decision")}
+            for record_id, earlier in related.continuations().items():
+                if record_id in rows:
+                    rows[record_id]["continues"] = earlier
             for document in late:
                 row = rows.get(touched[document.record_id] or "")
                 if row is not None:
@@ -134,28 +108,37 @@ class Reader:
             Ambiguous: Several records fit; `candidates` names them.
             FormatError: The record cannot be read.
         """
-        with self._reading() as waiting:
-            record_id = self.resolve(text)
-            document = self._load(record_id)
-            if document.kind == "outcome" and (judged := self._judged_by(document)) is not None:
-                document = self._load(judged)
-            decisions = self._decisions_of_ref(text)
+        with self._reading():
+            record_id = self.resolve(text)  # which may have looked at more
+            related = self._related
+            document = related.load(record_id)
+            if document.kind == "outcome" and (judged := related.judged_by(document)) is not None:
+                document = related.load(judged)
+            decisions = related.decisions_of_ref(text)
+            continuation = related.continuation_of(document)
             answer = explanation(
                 document,
-                outcomes=self._outcomes_of(document),
-                amendments=self._amendments_of(document.record_id),
+                outcomes=related.outcomes_of(document),
+                amendments=related.amendments_of(document.record_id),
                 others=[one for one in decisions if one != document.record_id],
                 outcome_ref=text if decisions and document.record_id in decisions else None,
-                earlier=self._earlier_than(document),
+                earlier=related.earlier_than(document),
+                continuation=continuation,
+                before=related.before(continuation),
             )
-            answer["coverage"]["unprojected"] = waiting.count
+            answer["coverage"]["unprojected"] = related.waiting.count
             return answer
 
     def show(self, text: str) -> dict[str, Any]:
         """One record with all its events, with the keys of ``show --json``; `text` and errors as for `explain`."""
         with self._reading():
-            document = self._load(self.resolve(text))
-            return shown_record(document, self._amendments_of(document.record_id))
+            record_id = self.resolve(text)
+            related = self._related
+            document = related.load(record_id)
+            continuation = related.continuation_of(document)
+            return shown_record(
+                document, related.amendments_of(document.record_id), continuation, related.before(continuation)
+            )
 
     def tree(self, entry: str) -> dict[str, Any]:
         """Who read an entry, what else they consulted and wrote, and how it ended: the answer of ``tree --json``.
@@ -166,16 +149,17 @@ class Reader:
         Raises:
             NothingFound: No decision read it, relied on it or wrote it; `nearest` names entries like it.
         """
-        with self._reading() as waiting:
+        with self._reading() as related:
             ids = self._around(entry)
-            self._link(ids)
-            documents = [self._load(one) for one in ids] + list(waiting.of_kind("decision"))
+            documents = [*related.load_linked(ids), *related.waiting.of_kind("decision")]
+            joined = related.continuations(*documents)
             branches = [
                 branch(
                     entry,
                     document,
-                    outcomes=self._outcomes_of(document),
-                    amendments=self._amendments_of(document.record_id),
+                    outcomes=related.outcomes_of(document),
+                    amendments=related.amendments_of(document.record_id),
+                    continuation=continuation_in(joined, document.record_id),
                 )
                 for document in documents
             ]
@@ -189,7 +173,7 @@ class Reader:
     def _around(self, entry: str) -> Names:
         """Ids of projected decisions that read or wrote an entry, or named it as an input; the newest of each."""
         touching = self._connection.execute(_TOUCHING, (self._log, entry, BRANCHES)).fetchall()
-        relying = self._connection.execute(_RELYING, (self._log, STATEMENTS, entry, BRANCHES)).fetchall()
+        relying = self._connection.execute(_RELYING, (self._log, entry, BRANCHES)).fetchall()
         return list(dict.fromkeys(row[0] for row in [*touching, *relying]))
 
     def resolve(self, text: str) -> str:
@@ -205,7 +189,7 @@ class Reader:
         with self._reading():
             found = self._resolved(text)
             if found is None and self._waiting_is_partial():
-                self._waiting = unprojected(self._connection, self._log, None)
+                self._state = self._related_to(None)
                 found = self._resolved(text)
             if found is None:
                 raise NothingFound("no record has this ref or id", text, self.nearest_refs(text))
@@ -213,36 +197,43 @@ class Reader:
 
     def nearest_refs(self, ref: str, count: int = 3) -> Names:
         """Refs of recent outcomes that look like `ref`, the best first."""
-        with self._reading() as waiting:
+        with self._reading() as related:
             rows = self._connection.execute(_RECENT_REFS, (self._log, RECENT_NAMES)).fetchall()
+            waiting = related.waiting
             late = [one for document in reversed(waiting.documents) for one in waiting.refs.get(document.record_id, ())]
             refs = list(dict.fromkeys([*late, *(row[0] for row in rows)]))
         return get_close_matches(ref, refs, n=count, cutoff=0.5)
 
     @contextlib.contextmanager
-    def _reading(self) -> Generator[Unprojected]:
+    def _reading(self) -> Generator[Related]:
         """One state of the store for everything inside; calls inside share it."""
-        if self._waiting is not None:
-            yield self._waiting
+        if self._state is not None:
+            yield self._state
             return
         reading = self._store.reading() if self._store is not None else self._snapshot()
         with reading:
-            self._waiting = unprojected(self._connection, self._log)
+            self._state = self._related_to(NEWEST)
             try:
-                yield self._waiting
+                yield self._state
             finally:
-                self._waiting = None
-                self._linked = {}
+                self._state = None
 
     @contextlib.contextmanager
     def _snapshot(self) -> Generator[None]:
         with translated("reading"), snapshot(self._connection):
             yield
 
+    def _related_to(self, newest: int | None) -> Related:
+        return Related(self._connection, self._log, unprojected(self._connection, self._log, newest))
+
+    @property
+    def _related(self) -> Related:
+        assert self._state is not None
+        return self._state
+
     @property
     def _known(self) -> Unprojected:
-        assert self._waiting is not None
-        return self._waiting
+        return self._related.waiting
 
     def _waiting_is_partial(self) -> bool:
         """Whether unsealed records may lie before the newest ones that were looked at."""
@@ -253,11 +244,11 @@ class Reader:
     def _resolved(self, text: str) -> str | None:
         if text == "last":
             return self._last()
-        decisions = self._decisions_of_ref(text)
+        decisions = self._related.decisions_of_ref(text)
         if decisions:
             return decisions[0]
         pending = [one for one, refs in self._known.refs.items() if text in refs]
-        pending += [row[0] for row in self._connection.execute(_PENDING, (self._log, text)).fetchall()]
+        pending += [row[0] for row in self._connection.execute(PENDING, (self._log, text)).fetchall()]
         return pending[0] if pending else self._by_piece(text) or self._by_place(text)
 
     def _last(self) -> str | None:
@@ -293,71 +284,6 @@ class Reader:
         rows = {row["record_id"]: row for row in self._projected_rows(only)}
         rows |= {one.record_id: list_row(one) for one in self._known.of_kind("decision")}
         return [described(one, rows.get(one)) for one in record_ids]
-
-    def _decisions_of_ref(self, ref: str) -> Sequence[str]:
-        """Decisions with `ref`, the newest first; those that are not projected are newer than those that are."""
-        rows = self._connection.execute(query("reading_decisions_of_ref"), {"log": self._log, "ref": ref}).fetchall()
-        late = list(self._known.decisions_of_ref(ref))
-        projected = [row[0] for row in rows]
-        newest = [one for one in reversed(late) if self._known.get(one) is not None]
-        named = [one for one in reversed(late) if one not in newest and one not in projected]
-        return list(dict.fromkeys([*newest, *projected, *named]))
-
-    def _judged_by(self, outcome: Document) -> str | None:
-        """The decision that an outcome record judges, None while it is pending."""
-        named = outcome.named_by("outcome_of")
-        if named is not None:
-            return named
-        if self._known.get(outcome.record_id) is None:
-            row = one_row(self._connection, _JUDGED, (outcome.record_id,))
-            return row[0] if row else None
-        for ref in self._known.refs.get(outcome.record_id, ()):
-            decisions = self._decisions_of_ref(ref)
-            if decisions:
-                return decisions[0]
-        return None
-
-    def _outcomes_of(self, decision: Document) -> Documents:
-        ids = list(self._links_of(decision.record_id).outcomes)
-        for ref in self._known.refs.get(decision.record_id, ()):
-            ids += [row[0] for row in self._connection.execute(_PENDING, (self._log, ref)).fetchall()]
-        late = [one for one in self._known.of_kind("outcome") if self._judged_by(one) == decision.record_id]
-        return [self._load(one) for one in ids] + late
-
-    def _amendments_of(self, record_id: str) -> Documents:
-        late = [one for one in self._known.of_kind("amendment") if one.named_by("amends") == record_id]
-        return [self._load(one) for one in self._links_of(record_id).amendments] + late
-
-    def _links_of(self, record_id: str) -> "_Links":
-        if record_id not in self._linked:
-            self._link([record_id])
-        return self._linked[record_id]
-
-    def _link(self, record_ids: Sequence[str]) -> None:
-        """Looks up at once which projected records belong to these."""
-        self._linked |= {one: _Links([], []) for one in record_ids}
-        for decision, outcome in self._connection.execute(_OUTCOMES, (list(record_ids),)).fetchall():
-            self._linked[decision].outcomes.append(outcome)
-        for decision, amendment in self._connection.execute(_AMENDMENTS, (list(record_ids),)).fetchall():
-            self._linked[decision].amendments.append(amendment)
-
-    def _load(self, record_id: str) -> Document:
-        known = self._known.get(record_id)
-        document = known or load(self._connection, self._log, record_id, self._known.erased.get(record_id))
-        if document is None:
-            raise AmfsOtelError("the record is referred to and not stored", where=record_id, hint="Run verify.")
-        return document
-
-    def _earlier_than(self, document: Document) -> Earlier:
-        place = document.sequence_number
-
-        def earlier(entry: str, version: int) -> tuple[float, str] | None:
-            scope = {"log": self._log, "entry": entry, "version": version}
-            scope["sequence_number"] = LAST if place is None else place
-            row = self._connection.execute(query("projection_earlier"), scope).fetchone()
-            return None if row is None else (row[0], row[1])
-
-        return earlier
 
     def _projected_rows(self, parameters: dict[str, Any]) -> Items:
         rows = self._connection.execute(query("reading_list"), {"log": self._log, **parameters}).fetchall()

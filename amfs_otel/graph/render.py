@@ -43,7 +43,7 @@ def list_table(rows: Sequence[Answer]) -> Table | Text:
             _outcome(row["outcome_ref"], row["outcome"]),
             _clean((row["started_at"] or "")[:19].replace("T", " ")),
             str(row["events"]),
-            _coloured(row["status"]),
+            _status(row["status"], row["continues"]),
             "not sealed" if place is None else str(place),
         )
     return table
@@ -81,6 +81,8 @@ def show_text(answer: Answer) -> Text:
     text, notes = Text(), _Notes()
     for key in ("record_id", "kind", "trace_id", "captured_at", "sequence_number", "signing_key_id"):
         text.append(f"{key:<16}", "bold").append(_clean(str(answer[key] if answer[key] is not None else "—")) + "\n")
+    for words in _joined(answer):
+        text.append(f"{words}\n")
     withheld = {one["path"]: one for one in answer["withheld"]}
     for key, value in answer["facts"].items():
         text.append(f"{key:<16}", "bold").append_text(_field(value, f"facts.{key}", withheld, notes)).append("\n")
@@ -137,22 +139,30 @@ def _heading(answer: Answer) -> Iterator[Text]:
     yield head
     who = f"{answer['agent_id'] or '(name erased)'} ({short_session(answer['session_id'])})"
     took = answer["session_duration_ms"]
-    times = f"{(answer['session_started_at'] or '')[:19].replace('T', ' ')}, {took / 1000:g} s" if took else ""
+    times = f"{(answer['session_started_at'] or '')[:19].replace('T', ' ')}, {took / 1000:.3g} s" if took else ""
     status, closed_by = answer["status"], answer["closed_by"]
     state = str(status) if status == closed_by else f"{status}, closed by {closed_by}"
     yield Text(_clean(" · ".join(part for part in (who, times, state) if part)))
     place = answer["sequence_number"]
     sealed = "not sealed yet" if place is None else f"entry {place} of the log"
     trace = f"trace …{answer['trace_id'][-8:]}" if answer["trace_id"] else ""
-    known = (record if answer["outcome_ref"] else "", sealed, trace)
+    known = (record if answer["outcome_ref"] else "", sealed, trace, *_joined(answer))
     yield Text(" · ".join(part for part in known if part), "dim")
     if answer["decision_summary"]:
         yield Text(_clean(str(answer["decision_summary"])), "italic")
 
 
+def _joined(answer: Answer) -> Iterator[str]:
+    """Which traces it continues and is continued by."""
+    if answer["continues"]:
+        yield f"continues …{answer['continues'][-8:]}"
+    for later in answer["continued_by"]:
+        yield f"continued by …{later[-8:]}"
+
+
 def _line(line: Line, notes: _Notes) -> Text:
     number = f"{line.step:>4}  " if line.step is not None else "      "
-    text = Text(number, "dim")
+    text = Text().append(number, "dim")
     for words, kind in line.words:
         if isinstance(words, Mapping):
             text.append(_clean(notes.in_place(words)), "yellow")
@@ -205,6 +215,11 @@ def _coloured(words: str | None, style: str = "") -> Text:
         text.highlight_regex(rf"\b{word}\b", "green")
     text.highlight_regex(rf"\b(?:\w+_)?(?:{'|'.join(_BAD)})\b", "red")
     return text
+
+
+def _status(status: str | None, continues: str | None) -> Text:
+    text = _coloured(status)
+    return text.append(f", continues …{continues[-8:]}") if continues else text
 
 
 def _split(line: str) -> tuple[str, str]:

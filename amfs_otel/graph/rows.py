@@ -1,20 +1,21 @@
 """One record -> the rows of the projection. Pure; `projection` writes them.
 
-Everything in a row comes from the record and the amendments of it, except an outcome's decision and a change's earlier
-confidence, which only the tables know; the projector fills these in.
+Everything in a row comes from the record and the amendments of it, except an outcome's decision, a change's earlier
+confidence and the paused trace that a decision continues, which only the tables know; the projector fills these in.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from amfs_otel.graph.documents import Document
 from amfs_otel.graph.edges import fits_index
 from amfs_otel.graph.explain import Earlier, change_of, outcomes_of, writes_of
-from amfs_otel.graph.step_items import ITEM_OF_KIND, bare_event, write_event
-from amfs_otel.graph.steps import MODEL_KINDS, Step, causal_steps, is_write, steps_of
+from amfs_otel.graph.inputs import Inputs, inputs_of
+from amfs_otel.graph.step_items import ITEM_OF_KIND, bare_event, llm_call, write_event
+from amfs_otel.graph.steps import MODEL_KINDS, Step, causal_steps, is_write
 from amfs_otel.graph.texts import flag, integer, items, members, real, resolved, shown, word
 from amfs_otel.graph.times import moment, span_ms
 from amfs_otel.model import Kind
@@ -39,24 +40,26 @@ class Rows:
     decision: Row | None
     steps: list[Row]
     outcomes: list[Row]
-    events: list[Step]
+    events: Sequence[Step]
     causal: list[str]
 
 
-def rows_of(document: Document, amendments: Iterable[Document] = (), earlier: Earlier | None = None) -> Rows:
+def rows_of(document: Document, steps: Sequence[Step], earlier: Earlier | None = None) -> Rows:
     """Returns the rows of a sealed decision or outcome record.
 
     Args:
         document: The record, with its entry.
-        amendments: Amendment records of it, oldest first.
+        steps: Its steps, amendments laid over them.
         earlier: Where to look for the confidence before a change that the window itself did not read.
     """
-    steps = steps_of(document, amendments)
     causal = causal_steps(steps)
     written = {step.number: read for step, read in writes_of(steps)}
     causal_numbers = {step.number for step in causal}
+    # The rows hold only what model calls took in, and few of them did.
+    took = any(step.event.get("answered_tools") for step in steps)
+    inputs = inputs_of(document, steps) if took else Inputs()
     rows = [
-        _step_row(document, step, _item(step, written.get(step.number), earlier), step.number in causal_numbers)
+        _step_row(document, step, _item(step, written.get(step.number), inputs, earlier), step.number in causal_numbers)
         for step in steps
     ]
     return Rows(
@@ -76,20 +79,40 @@ def captured_at(document: Document) -> datetime:
         return datetime.fromtimestamp(0, UTC)
 
 
-def _item(step: Step, read_before: Any, earlier: Earlier | None) -> dict[str, Any]:
+def _item(step: Step, read_before: Any, inputs: Inputs, earlier: Earlier | None) -> dict[str, Any]:
     if step.kind == Kind.MEMORY_WRITE:
         return write_event(step, read_before)
+    if step.kind in MODEL_KINDS:
+        return llm_call(step, inputs.into(step))
     if step.kind == Kind.CONFIDENCE_CHANGE:
         return change_of(step, earlier)
     return ITEM_OF_KIND.get(step.kind, bare_event)(step)
+
+
+class Sight(NamedTuple):
+    """The entry that a step touched, as it was read or written; after a confidence change, as it became."""
+
+    entry: str | None
+    version: int | None
+    confidence: float | None
+
+
+def sight_of(step: Step) -> Sight:
+    """What a step shows of an entry; None where it does not say, or where no column can hold it."""
+    changed = step.kind == Kind.CONFIDENCE_CHANGE
+    entry = step.entry
+    return Sight(
+        entry if entry is not None and fits_index(entry) else None,
+        _count(step.event.get("version_after" if changed else "version")),
+        _real(step.event.get("after" if changed else "confidence")),
+    )
 
 
 def _step_row(document: Document, step: Step, item: dict[str, Any], causal: bool) -> Row:
     event = step.event
     plain = resolved(item)
     detail, withheld = plain.value, plain.withheld
-    entry = step.entry
-    changed = step.kind == Kind.CONFIDENCE_CHANGE
+    seen = sight_of(step)
     return {
         "log": document.head.get("log"),
         "record_id": document.record_id,
@@ -104,9 +127,9 @@ def _step_row(document: Document, step: Step, item: dict[str, Any], causal: bool
         "started_at": moment(event.get("start_us")),
         "ended_at": moment(event.get("end_us")),
         "duration_ms": step.duration_ms,
-        "entry": entry if entry is not None and fits_index(entry) else None,
-        "version": _count(event.get("version_after" if changed else "version")),
-        "confidence": _real(event.get("after" if changed else "confidence")),
+        "entry": seen.entry,
+        "version": seen.version,
+        "confidence": seen.confidence,
         "causal": causal,
         "tool_name": _short(event.get("tool_name")),
         "model": _short(event.get("model")),
@@ -124,6 +147,7 @@ def _step_row(document: Document, step: Step, item: dict[str, Any], causal: bool
 def _decision_row(document: Document, steps: Sequence[Step], rows: Sequence[Row]) -> Row:
     facts = document.facts
     start, end = facts.get("started_us"), facts.get("ended_us")
+    continues = document.named_by("continues")
     priced = [row["cost_usd"] for row in rows if row["cost_usd"] is not None]
     names = resolved({"agent_id": facts.get("agent"), "session_id": facts.get("session_id")})
     return {
@@ -152,6 +176,8 @@ def _decision_row(document: Document, steps: Sequence[Step], rows: Sequence[Row]
         "output_tokens": min(_LARGEST, sum(row["output_tokens"] or 0 for row in rows)),
         "cost_usd": sum(priced) if priced else None,
         "service": _short(members(facts.get("origin")).get("service")),
+        "continues": continues,
+        "continues_by": "refs" if continues is not None else None,
         "withheld": [one["path"] for one in names.withheld],
     }
 

@@ -1,25 +1,36 @@
 """The answer of ``show --json``: one record as it is, all events with all their fields."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from amfs_otel.graph.continuation import Continuation
 from amfs_otel.graph.documents import Document
+from amfs_otel.graph.inputs import inputs_of
 from amfs_otel.graph.step_items import bare_event
-from amfs_otel.graph.steps import steps_of
+from amfs_otel.graph.steps import MODEL_KINDS, steps_of
 from amfs_otel.graph.texts import resolved, said
 from amfs_otel.graph.times import rfc3339
 
 _ELSEWHERE = ("events", "schema", "started_us", "ended_us")
 
 
-def shown_record(document: Document, amendments: Iterable[Document] = ()) -> dict[str, Any]:
+def shown_record(
+    document: Document,
+    amendments: Iterable[Document] = (),
+    continuation: Continuation | None = None,
+    before: Sequence[Document] = (),
+) -> dict[str, Any]:
     """Returns a record's header, place, facts and events; texts that are withheld are null and listed in ``withheld``.
 
     Args:
         document: A record of any kind.
         amendments: Amendment records of it, oldest first.
+        continuation: Which traces it continues and is continued by; default: what its own record names.
+        before: The trace that it continues, the one which that continues, and so on.
     """
     steps = steps_of(document, amendments)
+    joined = continuation or Continuation(document.named_by("continues"))
+    inputs = inputs_of(document, steps, before)
     facts = {key: value for key, value in document.facts.items() if key not in _ELSEWHERE}
     plain = resolved(
         {
@@ -34,6 +45,8 @@ def shown_record(document: Document, amendments: Iterable[Document] = ()) -> dic
             "content_hash": document.head.get("content_hash"),
             "signature": document.record.signature.hex(),
             "signing_key_id": document.head.get("signing_key_id"),
+            "continues": joined.continues,
+            "continued_by": list(joined.continued_by),
             "header": dict(document.head),
             "facts": facts | _times(document.facts),
             "events": [
@@ -44,6 +57,7 @@ def shown_record(document: Document, amendments: Iterable[Document] = ()) -> dic
                     "duration_ms": step.duration_ms,
                     "parent": said(step.event.get("parent")),
                     **bare_event(step),
+                    **({"inputs": inputs.into(step)} if step.kind in MODEL_KINDS else {}),
                 }
                 for step in steps
             ],

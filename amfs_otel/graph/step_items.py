@@ -1,10 +1,11 @@
 """What each kind of step becomes in ``explain --json``: one function per key, reading `docs/trace-document.md`.
 
-Values are handed on as they stand, `Text` objects included; `texts.resolved` turns an answer into plain JSON.
+A field is read by its name, everywhere in the same way (`fields`): a value of another type than the field's is unknown,
+a `Text` is handed on as it stands. `texts.resolved` then turns an answer into plain JSON.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from amfs_otel.graph.pricing import cost_of
 from amfs_otel.graph.steps import Step, created
@@ -12,11 +13,39 @@ from amfs_otel.graph.texts import Text, flag, integer, items, members, real, sai
 from amfs_otel.graph.times import rfc3339
 from amfs_otel.model import Kind
 
+Item: TypeAlias = dict[str, Any]
+
 SUMMARY_CHARACTERS = 2000
 """How much of a tool's result ``result_summary`` shows."""
 
 
-def _located(step: Step, item: dict[str, Any]) -> dict[str, Any]:
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _list(value: Any) -> list[Any] | None:
+    """A list of names or texts, None where there is none."""
+    return [one if isinstance(one, str | Text) else None for one in items(value)] if isinstance(value, list) else None
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("value", "previous_value", "summary", "decision_summary", "parameters", "arguments"), _as_it_is),
+    **dict.fromkeys(("pattern_refs", "alternatives", "inputs"), _list),
+    **dict.fromkeys(("version", "previous_version", "version_before", "version_after", "result_count"), integer),
+    **dict.fromkeys(("input_tokens", "cached_tokens", "cache_write_tokens"), integer),
+    **dict.fromkeys(("output_tokens", "reasoning_tokens"), integer),
+    **dict.fromkeys(("confidence", "before", "after", "score", "temperature"), real),
+    **dict.fromkeys(("automatic", "synthetic", "raced", "stream"), flag),
+}
+"""How a field is read, by its name; all others are strings."""
+
+
+def fields(event: Mapping[str, Any], *names: str) -> Item:
+    """Fields of an event, or of an item of a list in it, under their own names; None where unknown."""
+    return {name: _READERS.get(name, said)(event.get(name)) for name in names}
+
+
+def located(step: Step, item: Item) -> Item:
     """`item` with what every item carries: where it comes from."""
     item |= {"step": step.number, "event_id": said(step.event.get("id")), "span_id": said(step.event.get("span"))}
     if step.event.get("agent") is not None:
@@ -28,72 +57,38 @@ def _located(step: Step, item: dict[str, Any]) -> dict[str, Any]:
     return item
 
 
-def causal_entry(step: Step) -> dict[str, Any]:
+def causal_entry(step: Step) -> Item:
     """``causal_entries``: a memory entry as the agent saw it."""
-    event = step.event
-    return _located(
-        step,
-        {
-            "entity_path": said(event.get("entity_path")),
-            "key": said(event.get("key")),
-            "version": integer(event.get("version")),
-            "value": event.get("value"),
-            "confidence": real(event.get("confidence")),
-            "memory_type": said(event.get("memory_type")),
-            "written_by": said(event.get("written_by")),
-            "read_at": step.at,
-            "duration_ms": step.duration_ms,
-            "operation": said(event.get("operation")),
-            "evidence_status": said(event.get("evidence_status")),
-        },
-    )
+    entry = fields(step.event, "entity_path", "key", "version", "value", "confidence", "memory_type", "written_by")
+    entry |= {"read_at": step.at, "duration_ms": step.duration_ms}
+    return located(step, entry | fields(step.event, "operation", "evidence_status"))
 
 
-def _list(value: Any) -> list[Any] | None:
-    """A list of names or texts, None where there is none."""
-    return [one if isinstance(one, str | Text) else None for one in items(value)] if isinstance(value, list) else None
-
-
-def external_context(step: Step) -> dict[str, Any]:
+def external_context(step: Step) -> Item:
     """``external_contexts``: something consulted outside memory."""
-    event = step.event
-    return _located(
-        step,
-        {
-            "label": said(event.get("label")),
-            "summary": event.get("summary"),
-            "source": said(event.get("source_name")),
-            "recorded_at": rfc3339(event.get("recorded_us")) or step.at,
-            "automatic": flag(event.get("automatic")),
-        },
-    )
+    item = fields(step.event, "label", "summary", "automatic")
+    item["source"] = said(step.event.get("source_name"))
+    item["recorded_at"] = rfc3339(step.event.get("recorded_us")) or step.at
+    return located(step, item)
 
 
-def query_event(step: Step) -> dict[str, Any]:
-    """``query_events``: a search or list, with what it asked and what it found."""
-    event = step.event
-    results = event.get("results")
-    return _located(
-        step,
-        {
-            "operation": said(event.get("operation")) or step.kind,
-            "parameters": event.get("parameters"),
-            "result_count": integer(event.get("result_count")),
-            "duration_ms": step.duration_ms,
-            "results": [_query_result(result) for result in items(results)] if isinstance(results, list) else None,
-            "queried_at": step.started_at,
-        },
-    )
+def query_event(step: Step) -> Item:
+    """``query_events``: a search, list or retrieval, with what it asked and what it found."""
+    results = step.event.get("results")
+    item = fields(step.event, "operation", "parameters", "result_count")
+    item["operation"] = item["operation"] or step.kind
+    item["duration_ms"] = step.duration_ms
+    item["results"] = [_query_result(members(one)) for one in items(results)] if isinstance(results, list) else None
+    item["queried_at"] = step.started_at
+    return located(step, item)
 
 
-def _query_result(result: Any) -> dict[str, Any]:
-    facts = members(result)
-    known = {key: real(facts.get(key)) for key in ("score", "confidence") if facts.get(key) is not None}
-    names = {key: said(facts.get(key)) for key in ("entity_path", "key")}
-    return names | {"version": integer(facts.get("version"))} | known
+def _query_result(result: Mapping[str, Any]) -> Item:
+    known = (name for name in ("score", "confidence", "document_id") if result.get(name) is not None)
+    return fields(result, "entity_path", "key", "version", *known)
 
 
-def write_event(step: Step, read_before: Mapping[str, Step] | None = None) -> dict[str, Any]:
+def write_event(step: Step, read_before: Mapping[str, Step] | None = None) -> Item:
     """``write_events``: a version of an entry that this window made.
 
     Args:
@@ -102,29 +97,15 @@ def write_event(step: Step, read_before: Mapping[str, Step] | None = None) -> di
             write itself does not hold it.
     """
     event = step.event
+    item = fields(
+        event, "entity_path", "key", "version", "value", "previous_version", "previous_value", "confidence",
+        "memory_type", "pattern_refs", "synthetic",
+    )  # fmt: skip
     earlier = (read_before or {}).get(step.entry or "")
-    previous = event.get("previous_value")
-    if previous is None and earlier is not None and _is_previous(earlier, event):
-        previous = earlier.event.get("value")
-    return _located(
-        step,
-        {
-            "entity_path": said(event.get("entity_path")),
-            "key": said(event.get("key")),
-            "version": integer(event.get("version")),
-            "value": event.get("value"),
-            "previous_version": integer(event.get("previous_version")),
-            "previous_value": previous,
-            "confidence": real(event.get("confidence")),
-            "memory_type": said(event.get("memory_type")),
-            "pattern_refs": _list(event.get("pattern_refs")),
-            "written_at": step.at,
-            "duration_ms": step.duration_ms,
-            "written_by": step.agent,
-            "created": created(event),
-            "synthetic": flag(event.get("synthetic")),
-        },
-    )
+    if item["previous_value"] is None and earlier is not None and _is_previous(earlier, event):
+        item["previous_value"] = earlier.event.get("value")
+    item |= {"written_at": step.at, "duration_ms": step.duration_ms, "written_by": step.agent}
+    return located(step, item | {"created": created(event)})
 
 
 def _is_previous(read: Step, write: Mapping[str, Any]) -> bool:
@@ -132,166 +113,101 @@ def _is_previous(read: Step, write: Mapping[str, Any]) -> bool:
     return version is not None and version == integer(write.get("previous_version"))
 
 
-def tool_call(step: Step) -> dict[str, Any]:
+def tool_call(step: Step) -> Item:
     """``tool_calls``: a function that ran, or that the messages show to have run."""
     event = step.event
     result = event.get("result")
-    return _located(
-        step,
-        {
-            "call_id": said(event.get("call_id")),
-            "tool_name": said(event.get("tool_name")),
-            "arguments": event.get("arguments"),
-            "result_summary": summarised(result, SUMMARY_CHARACTERS),
-            "result_hash": getattr(result, "commitment", None),
-            "started_at": step.started_at,
-            "duration_ms": step.duration_ms,
-            "source": said(event.get("source_name")) or said(event.get("source")),
-            "success": _succeeded(event),
-            "observed": said(event.get("observed")),
-        },
-    )
+    item = fields(event, "call_id", "tool_name", "arguments", "observed")
+    item |= {
+        "result_summary": summarised(result, SUMMARY_CHARACTERS),
+        "result_hash": getattr(result, "commitment", None),
+        "started_at": step.started_at,
+        "duration_ms": step.duration_ms,
+        "source": said(event.get("source_name")) or said(event.get("source")),
+        "success": _succeeded(event),
+    }
+    return located(step, item)
 
 
 def _succeeded(event: Mapping[str, Any]) -> bool | None:
-    said = flag(event.get("success"))
-    return said if said is not None else {"ok": True, "error": False}.get(str(event.get("status")))
+    told = flag(event.get("success"))
+    return told if told is not None else {"ok": True, "error": False}.get(str(event.get("status")))
 
 
-def llm_call(step: Step) -> dict[str, Any]:
-    """``llm_calls``: one call of a model; money is derived here, the record holds only what a provider reported."""
+def llm_call(step: Step, inputs: Sequence[Item] = ()) -> Item:
+    """``llm_calls``: one call of a model; money is derived here, the record holds only what a provider reported.
+
+    Args:
+        step: The call.
+        inputs: Where what it took in comes from; see `inputs.Inputs.into`.
+    """
     event = step.event
     cost_usd, cost_source = cost_of(event)
     reasons = items(event.get("finish_reasons"))
-    return _located(
-        step,
-        {
-            "call_id": said(event.get("id")),
-            "model": said(event.get("model")),
-            "provider": said(event.get("provider")),
-            "input_tokens": integer(event.get("input_tokens")),
-            "cached_tokens": integer(event.get("cached_tokens")),
-            "output_tokens": integer(event.get("output_tokens")),
-            "reasoning_tokens": integer(event.get("reasoning_tokens")),
-            "cost_usd": cost_usd,
-            "cost_source": cost_source,
-            "latency_ms": step.duration_ms,
-            "temperature": real(event.get("temperature")),
-            "finish_reason": said(reasons[0]) if reasons else None,
-            "status": said(event.get("status")),
-            "error": said(event.get("error_message")) or said(event.get("error_type")),
-            "error_type": said(event.get("error_type")),
-            "operation": said(event.get("operation")),
-            "response_model": said(event.get("response_model")),
-            "response_id": said(event.get("response_id")),
-            "cache_write_tokens": integer(event.get("cache_write_tokens")),
-            "stream": flag(event.get("stream")),
-            "started_at": step.started_at,
-        },
-    )
+    item = fields(
+        event, "model", "provider", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens",
+        "temperature", "status", "error_type", "operation", "response_model", "response_id", "cache_write_tokens",
+        "stream",
+    )  # fmt: skip
+    item |= {
+        "call_id": said(event.get("id")),
+        "cost_usd": cost_usd,
+        "cost_source": cost_source,
+        "latency_ms": step.duration_ms,
+        "finish_reason": said(reasons[0]) if reasons else None,
+        "error": said(event.get("error_message")) or item["error_type"],
+        "started_at": step.started_at,
+        "inputs": list(inputs),
+    }
+    return located(step, item)
 
 
-def agent_interaction(step: Step) -> dict[str, Any]:
+def agent_interaction(step: Step) -> Item:
     """``agent_interactions``: one agent met another through memory."""
-    event = step.event
-    return _located(
-        step,
-        {
-            "direction": said(event.get("direction")),
-            "this_agent_id": said(event.get("this_agent_id")),
-            "other_agent_id": said(event.get("other_agent_id")),
-            "entity_path": said(event.get("entity_path")),
-            "key": said(event.get("key")),
-            "version": integer(event.get("version")),
-            "occurred_at": step.at,
-        },
-    )
+    names = ("direction", "this_agent_id", "other_agent_id", "entity_path", "key", "version")
+    return located(step, fields(step.event, *names) | {"occurred_at": step.at})
 
 
-def statement(step: Step) -> dict[str, Any]:
+def statement(step: Step) -> Item:
     """``decisions``: what `record_decision` said."""
-    event = step.event
-    return _located(
-        step,
-        {
-            "summary": event.get("summary"),
-            "alternatives": _list(event.get("alternatives")),
-            "inputs": _list(event.get("inputs")),
-            "confidence": real(event.get("confidence")),
-            "recorded_at": step.at,
-        },
-    )
+    stated = fields(step.event, "summary", "alternatives", "inputs", "confidence")
+    return located(step, stated | {"recorded_at": step.at})
 
 
-def error_event(step: Step) -> dict[str, Any]:
+def error_event(step: Step) -> Item:
     """``error_events``: a step that failed, of whatever kind."""
     event = step.event
-    item = {
-        "kind": step.kind,
-        "error_type": said(event.get("error_type")),
-        "message": said(event.get("error_message")),
-        "occurred_at": step.at,
-        "operation": said(event.get("operation")),
-    }
-    for name in ("entity_path", "key", "tool_name", "model"):
-        if event.get(name) is not None:
-            item[name] = said(event[name])
-    return _located(step, item)
+    item = {"kind": step.kind, "message": said(event.get("error_message")), "occurred_at": step.at}
+    known = (name for name in ("entity_path", "key", "tool_name", "model") if event.get(name) is not None)
+    return located(step, item | fields(event, "error_type", "operation", *known))
 
 
-def confidence_change(step: Step) -> dict[str, Any]:
+def confidence_change(step: Step) -> Item:
     """``state_diff.confidence_changes``: an outcome moved an entry's confidence."""
-    event = step.event
-    return _located(
-        step,
-        {
-            "entity_path": said(event.get("entity_path")),
-            "key": said(event.get("key")),
-            "before": real(event.get("before")),
-            "after": real(event.get("after")),
-            "version_before": integer(event.get("version_before")),
-            "version_after": integer(event.get("version_after")),
-            "direction": said(event.get("direction")),
-            "raced": flag(event.get("raced")),
-            "before_from": said(event.get("before_from")),
-        },
-    )
+    names = ("entity_path", "key", "before", "after", "version_before", "version_after", "direction")
+    return located(step, fields(step.event, *names, "raced", "before_from"))
 
 
-def outcome(step: Step, record_id: str) -> dict[str, Any]:
+def outcome(step: Step, record_id: str) -> Item:
     """``outcomes``: what was said about how a decision ended. ``confidence_changes`` are added by the caller."""
-    event = step.event
-    return _located(
-        step,
-        {
-            "record_id": record_id,
-            "outcome_ref": said(event.get("outcome_ref")),
-            "outcome_type": said(event.get("outcome_type")),
-            "decision_summary": event.get("decision_summary"),
-            "source": said(event.get("source_name")),
-            "score": real(event.get("score")),
-            "recorded_at": step.at,
-        },
-    )
+    item = fields(step.event, "outcome_ref", "outcome_type", "decision_summary", "score")
+    item |= {"source": said(step.event.get("source_name")), "recorded_at": step.at}
+    return located(step, {"record_id": record_id} | item)
 
 
-def bare_event(step: Step) -> dict[str, Any]:
+def bare_event(step: Step) -> Item:
     """Any event, all its own fields: what ``show`` prints, and the detail of kinds that `explain` does not name."""
     known = {"id", "kind", "seq", "start_us", "end_us", "status", "parent", "trace", "span", "agent"}
-    return _located(step, {key: value for key, value in step.event.items() if key not in known})
+    return located(step, {key: value for key, value in step.event.items() if key not in known})
 
 
-ITEM_OF_KIND: Mapping[str, Callable[[Step], dict[str, Any]]] = {
+ITEM_OF_KIND: Mapping[str, Callable[[Step], Item]] = {
     Kind.MEMORY_READ: causal_entry,
     Kind.CONTEXT: external_context,
     Kind.MEMORY_QUERY: query_event,
     Kind.RETRIEVAL: query_event,
-    Kind.MEMORY_WRITE: write_event,
     Kind.TOOL_CALL: tool_call,
-    Kind.LLM_CALL: llm_call,
-    Kind.EMBEDDINGS: llm_call,
     Kind.AGENT_INTERACTION: agent_interaction,
     Kind.STATEMENT: statement,
-    Kind.CONFIDENCE_CHANGE: confidence_change,
 }
 """The item of each kind, for the kinds that need nothing but the step itself."""

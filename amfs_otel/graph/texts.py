@@ -15,6 +15,7 @@ Reason = Literal["policy", "erased"]
 CLASS_WORDS = {"s": "skeleton", "i": "name", "d": "decision", "m": "message", "h": "digest"}
 """Part class letter → the content policy's word for it."""
 
+_SCALARS = frozenset([str, int, float, bool, type(None)])
 _SETTINGS = {"d": "AMFS_OTEL_LEDGER_CONTENT=decision", "m": "AMFS_OTEL_LEDGER_CONTENT=all"}
 
 
@@ -74,14 +75,17 @@ def resolved(tree: Any, path: str = "") -> Resolved:
 
 
 def _plain(tree: Any, path: str, withheld: list[dict[str, Any]]) -> Any:
-    if isinstance(tree, Text):
+    kind = cast("type[Any]", type(tree))
+    if kind in _SCALARS:  # most of what an answer is made of
+        return tree
+    if kind is Text:
         if tree.reason is not None:
             withheld.append(_withheld_item(tree, path))
         return tree.value
-    if isinstance(tree, Mapping):
+    if issubclass(kind, Mapping):
         members = cast("Mapping[str, Any]", tree)
         return {key: _plain(item, f"{path}.{key}" if path else key, withheld) for key, item in members.items()}
-    if isinstance(tree, list | tuple):
+    if issubclass(kind, list | tuple):
         items = cast("Sequence[Any]", tree)
         return [_plain(item, f"{path}[{place}]", withheld) for place, item in enumerate(items)]
     return tree

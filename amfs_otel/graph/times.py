@@ -1,10 +1,11 @@
 """Microseconds since the epoch -> what answers and tables show. Unknown or impossible times are None, never 0."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from amfs_otel.graph.texts import integer
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_US = 253_402_300_799 * 10**6  # 9999-12-31, the last day that datetime knows
 
 
@@ -13,8 +14,7 @@ def moment(time_us: Any) -> datetime | None:
     us = integer(time_us)
     if us is None or not 0 < us <= _LAST_US:
         return None
-    seconds, rest_us = divmod(us, 10**6)
-    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest_us)
+    return _EPOCH + timedelta(microseconds=us)
 
 
 def rfc3339(time_us: Any) -> str | None:
@@ -25,7 +25,7 @@ def rfc3339(time_us: Any) -> str | None:
 
 def rfc3339_of(when: datetime) -> str:
     """RFC 3339 with microseconds and Z of an aware time."""
-    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return when.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def span_ms(start_us: Any, end_us: Any) -> float | None:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from amfs_otel.graph.continuation import Continuation
 from amfs_otel.graph.documents import Document
 from amfs_otel.graph.explain import outcomes_of
 from amfs_otel.graph.steps import Step, causal_steps, context_name, is_write, steps_of, tool_name
@@ -22,7 +23,12 @@ _OUR_SESSION = re.compile(r"[0-9a-f]{32}")
 
 
 def branch(
-    entry: str, document: Document, *, outcomes: Sequence[Document] = (), amendments: Sequence[Document] = ()
+    entry: str,
+    document: Document,
+    *,
+    outcomes: Sequence[Document] = (),
+    amendments: Sequence[Document] = (),
+    continuation: Continuation | None = None,
 ) -> dict[str, Any] | None:
     """What one decision did around `entry`; None if it neither read nor wrote it, nor named it as an input.
 
@@ -31,8 +37,10 @@ def branch(
         document: The decision.
         outcomes: Outcome records attached to it.
         amendments: Amendment records of it, oldest first.
+        continuation: Which traces it continues and is continued by; default: what its own record names.
     """
     steps = steps_of(document, amendments)
+    joined = continuation or Continuation(document.named_by("continues"))
     reads = [step for step in causal_steps(steps) if step.entry == entry]
     writes = [step for step in steps if is_write(step) and not step.is_infrastructure]
     relation = "read" if reads else _relation(entry, steps, writes)
@@ -59,6 +67,8 @@ def branch(
         "wrote": _named(_written_name(step, entry) for step in writes),
         "outcomes": sorted((_ending(item, entry) for item in found), key=lambda item: item["recorded_at"] or ""),
         "status": said(facts.get("status")),
+        "continues": joined.continues,
+        "continued_by": list(joined.continued_by),
     }
     return resolved(answer).value
 
@@ -137,6 +147,8 @@ def branch_leaves(item: Mapping[str, Any]) -> list[str]:
         for key, title in (("consulted", "also consulted"), ("called", "also called"), ("wrote", "wrote"))
         if item[key]
     ]
+    leaves += [f"continues …{item['continues'][-8:]}"] if item["continues"] else []
+    leaves += [f"continued by …{one[-8:]}" for one in item["continued_by"]]
     return leaves + [_outcome_line(ending) for ending in item["outcomes"]]
 
 

@@ -16,7 +16,7 @@ from amfs_otel.graph.steps import steps_of
 from amfs_otel.graph.texts import items, word
 from amfs_otel.store.connect import Connection
 from amfs_otel.store.queries import query
-from amfs_otel.store.read import StoredRecord, one_record
+from amfs_otel.store.read import StoredRecord, some_records
 
 FEW, NEWEST = 128, 2048
 """How many of the newest records are looked at for unsealed ones: more where many of the first are unsealed."""
@@ -67,7 +67,7 @@ def unprojected(connection: Connection, log: str, newest: int | None = NEWEST) -
     ids = _ids(connection, log, newest if newest != NEWEST else FEW)
     if newest == NEWEST and len(ids) > FEW // 4:
         ids = _ids(connection, log, newest)
-    stored = [one for record_id in ids if (one := one_record(connection, log, record_id)) is not None]
+    stored = some_records(connection, log, ids)
     waiting = _erased_by(one.record for one in stored if one.record.kind == "erasure")
     known = erased_parts(connection, ids)
     documents: list[Document] = []

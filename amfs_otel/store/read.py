@@ -26,6 +26,7 @@ INLINE_BYTES = 65536
 """Parts up to here come with their row; larger ones one by one."""
 FETCH_ROWS = 512
 LAST = 2**62
+LAST_PART = 2**31 - 1
 _numbers = count(1)
 
 ENTRY_COLUMNS = ("entry_log", "sequence_number", "parent_hash", "record_hash")
@@ -85,7 +86,7 @@ def table_findings(connection: Connection) -> list[Finding]:
     return found
 
 
-def entries(connection: Connection, log: str, first: int, last: int | None, *, parts: bool) -> Iterator[StoredEntry]:
+def entries(connection: Connection, log: str, first: int, last: int | None, *, parts: bool) -> Generator[StoredEntry]:
     """Give the entries of a range with their records, in order. Call it inside `snapshot`.
 
     Args:
@@ -97,7 +98,8 @@ def entries(connection: Connection, log: str, first: int, last: int | None, *, p
     """
     scope = {"log": log, "first": first, "last": LAST if last is None else last}
     for rows in _chunks(connection, "entries", scope):
-        groups = _PartGroups(connection, [row[12] for row in rows if row[12] is not None] if parts else [])
+        ids = [row[12] for row in rows if row[12] is not None] if parts else []
+        groups = _PartGroups(connection, _streamed_parts(connection, ids))
         for row in rows:
             entry = Entry(row[0].encode(), row[1], row[2])
             columns: dict[str, object] = dict(zip(ENTRY_COLUMNS, row[3:7], strict=True))
@@ -111,39 +113,63 @@ def entries(connection: Connection, log: str, first: int, last: int | None, *, p
 def unsealed(connection: Connection, log: str) -> Iterator[tuple[Record, datetime]]:
     """Give the records that have no entry, with the time when they were stored. Call it inside `snapshot`."""
     for rows in _chunks(connection, "unsealed", {"log": log}):
-        groups = _PartGroups(connection, [row[4] for row in rows])
+        groups = _PartGroups(connection, _streamed_parts(connection, [row[4] for row in rows]))
         for row in rows:
             yield _record(row[:4], groups.of(row[4])), row[5]
 
 
 def one_record(connection: Connection, log: str, record_id: str) -> StoredRecord | None:
     """Return one record of a log with its parts and its entry. Call it inside `snapshot`."""
-    row = connection.execute(query("record"), {"log": log, "id": record_id}, binary=True).fetchone()
-    if row is None:
-        return None
-    entry = Entry(row[6].encode(), row[7], row[8]) if row[6] is not None else None
-    return StoredRecord(_record(row[:4], _PartGroups(connection, [record_id]).of(record_id)), entry, row[5])
+    return next(iter(some_records(connection, log, [record_id])), None)
+
+
+def some_records(
+    connection: Connection, log: str, record_ids: Sequence[str], *, last_part: int = LAST_PART
+) -> list[StoredRecord]:
+    """Return records of a log with their entries and parts, in the order of the ids. Call it inside `snapshot`.
+
+    Args:
+        connection: As for `entries`.
+        log: Name of the log.
+        record_ids: Whole ids, each once; those that are not stored are passed over. All are held in memory.
+        last_part: Read the parts up to this number only.
+    """
+    if not record_ids:
+        return []
+    rows = connection.execute(query("records"), {"log": log, "ids": list(record_ids)}, binary=True).fetchall()
+    scope = {"ids": [row[4] for row in rows], "inline_bytes": INLINE_BYTES, "last_part": last_part}
+    groups = _PartGroups(connection, iter(connection.execute(query("parts"), scope, binary=True).fetchall()))
+    return [
+        StoredRecord(
+            _record(row[:4], groups.of(row[4])), Entry(row[6].encode(), row[7], row[8]) if row[6] else None, row[5]
+        )
+        for row in rows
+    ]
 
 
 def _chunks(connection: Connection, name: str, parameters: dict[str, Any]) -> Iterator[list[tuple[Any, ...]]]:
     """Stream a query through a server-side cursor, some rows at a time."""
     with psycopg.ServerCursor(connection, f"amfs_otel_{next(_numbers)}") as cursor:
         cursor.execute(query(name), parameters, binary=True)
-        while rows := cursor.fetchmany(FETCH_ROWS):
+        rows = cursor.fetchmany(FETCH_ROWS)
+        while rows:
             yield rows
+            rows = cursor.fetchmany(FETCH_ROWS) if len(rows) == FETCH_ROWS else []
+
+
+def _streamed_parts(connection: Connection, ids: list[str]) -> Iterator[tuple[Any, ...]]:
+    scope = {"ids": ids, "inline_bytes": INLINE_BYTES, "last_part": LAST_PART}
+    for rows in _chunks(connection, "parts", scope) if ids else ():
+        yield from rows
 
 
 class _PartGroups:
-    """Streams the parts of some records, in the order of their ids, and cuts the stream into those of each record."""
+    """Cuts the rows of the parts of some records, in the order of their ids, into those of each record."""
 
-    def __init__(self, connection: Connection, ids: list[str]) -> None:
+    def __init__(self, connection: Connection, rows: Iterator[tuple[Any, ...]]) -> None:
         self._connection = connection
-        self._rows = self._stream(ids) if ids else iter(())
-        self._next = next(self._rows, None)
-
-    def _stream(self, ids: list[str]) -> Iterator[tuple[Any, ...]]:
-        for rows in _chunks(self._connection, "parts", {"ids": ids, "inline_bytes": INLINE_BYTES}):
-            yield from rows
+        self._rows = rows
+        self._next = next(rows, None)
 
     def of(self, record_id: str) -> list[tuple[int, bytes, bytes | None]]:
         """Return number, salt and bytes of each part of the record. Ask in the order of the ids."""

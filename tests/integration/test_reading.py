@@ -92,6 +92,7 @@ def test_list_newest_first_with_the_documented_keys(log):
         "status": "complete",
         "closed_by": "exit",
         "sequence_number": 3,
+        "continues": None,
     }
 
 

@@ -1,4 +1,4 @@
--- The rows that one record gives.
+-- The rows that some records give.
 WITH decisions AS (
     INSERT INTO amfs_otel.decision
     SELECT * FROM json_populate_recordset(NULL::amfs_otel.decision, %(decisions)s::json)

@@ -1,9 +1,12 @@
--- Outcome records that must be looked at again when a decision is (re)projected or a ref comes to have one: those
--- attached to it, and those pending for one of its refs. In the order of the log.
-SELECT o.record_id::text
-FROM amfs_otel.outcome AS o
-WHERE o.record_id <> %(id)s::uuid
-  AND (o.decision_id = %(id)s::uuid
-       OR (o.log = %(log)s AND o.decision_id IS NULL AND o.outcome_ref = ANY (%(refs)s)))
-GROUP BY o.record_id
-ORDER BY min(o.sequence_number)
+-- Outcome records, other than the given ones, that must be looked at again when decisions are (re)projected or refs come
+-- to have one: those attached to these decisions, and those pending for one of these refs. In the order of the log.
+SELECT found.record_id::text
+FROM (
+    SELECT o.record_id, o.sequence_number FROM amfs_otel.outcome AS o WHERE o.decision_id = ANY (%(decisions)s::uuid[])
+    UNION ALL
+    SELECT o.record_id, o.sequence_number FROM amfs_otel.outcome AS o
+    WHERE o.log = %(log)s AND o.outcome_ref = ANY (%(refs)s) AND o.decision_id IS NULL
+) AS found
+WHERE found.record_id <> ALL (%(ids)s::uuid[])
+GROUP BY found.record_id
+ORDER BY min(found.sequence_number)

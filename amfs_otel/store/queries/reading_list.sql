@@ -2,7 +2,8 @@
 SELECT d.record_id::text, d.trace_id, d.agent_id, d.session_id, d.outcome_ref, d.outcome_type, d.started_at, d.ended_at,
     d.events, d.status, d.closed_by, d.sequence_number, d.outcome_recorded_at,
     t.captured_at, (SELECT array_agg(o.outcome_ref) FROM amfs_otel.outcome AS o
-                    WHERE o.decision_id = d.record_id AND o.outcome_ref IS NOT NULL)
+                    WHERE o.decision_id = d.record_id AND o.outcome_ref IS NOT NULL),
+    d.continues::text
 FROM amfs_otel.v_decisions AS d
 JOIN amfs_otel.decision AS t USING (record_id)
 WHERE d.log = %(log)s
