@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import pytest
+
 from amfs_otel.assemble.duplicates import without_duplicates
 from amfs_otel.assemble.prepare import PreparedEvent
 from amfs_otel.capture.content import MASK
+from amfs_otel.chain.skeleton import prepare_text
 from amfs_otel.model import Kind
 
 
@@ -101,3 +104,73 @@ def test_a_call_that_the_agent_reported_by_hand_is_the_one_that_was_seen() -> No
     assert len(kept(seen, other)) == 2
     uncounted = llm(6, "amfs", model="m", observed="reported")
     assert len(kept(seen, uncounted)) == 2
+
+
+def through_mcp(seq: int, arguments: str | None = None, *, kept: bool = True, **facts: Any) -> PreparedEvent:
+    """A call that a client of MCP made."""
+    return with_arguments(call(seq, "mcp", source_name={"$n": "orders"}, **facts), arguments, kept=kept)
+
+
+def answered(seq: int, call_id: str, arguments: str | None = None, *, kept: bool = True, **facts: Any) -> PreparedEvent:
+    """A call that the messages show, with the answer in the request `seq`."""
+    made = call(seq, "openai", call_id=call_id, observed="messages", start_us=1, **facts)
+    made.id = made.facts["id"] = f"{seq:08x}{call_id:0>8}"
+    return with_arguments(made, arguments, kept=kept)
+
+
+def with_arguments(made: PreparedEvent, arguments: str | None, *, kept: bool) -> PreparedEvent:
+    if arguments is not None:
+        made.facts["arguments"] = {"$t": len(made.texts)}
+        made.texts.append(prepare_text(arguments.encode(), "m", "application/json", kept, b"k" * 32))
+    return made
+
+
+class TestThroughMcp:
+    """The model's id of a call is unknown to who makes it through MCP."""
+
+    @pytest.mark.parametrize("kept", [True, False], ids=["texts-kept", "texts-withheld"])
+    def test_what_the_messages_show_is_the_call_with_those_arguments(self, kept: bool) -> None:
+        first, second = through_mcp(2, "[1]", kept=kept), through_mcp(3, "[2]", kept=kept)
+        shown = [answered(9, "c-2", "[2]", kept=kept), answered(9, "c-1", "[1]", kept=kept)]
+        found = without_duplicates([first, second, *shown])
+        assert [(one.seq, one.facts["call_id"]["$n"]) for one in found] == [(2, "c-1"), (3, "c-2")]
+
+    def test_other_arguments_are_another_call(self) -> None:
+        assert len(without_duplicates([through_mcp(2, "[1]"), answered(9, "c-1", "[2]")])) == 2
+
+    def test_each_is_one_call_only(self) -> None:
+        found = without_duplicates([through_mcp(2, "[1]"), answered(9, "c-1", "[1]"), answered(9, "c-2", "[1]")])
+        assert [(one.seq, one.facts["call_id"]["$n"]) for one in found] == [(2, "c-1"), (9, "c-2")]
+
+    def test_without_arguments_the_order_tells(self) -> None:
+        found = without_duplicates([through_mcp(2), through_mcp(3), answered(9, "c-1"), answered(9, "c-2")])
+        assert [(one.seq, one.facts["call_id"]["$n"]) for one in found] == [(2, "c-1"), (3, "c-2")]
+
+    def test_before_it_was_asked_for_and_after_it_was_answered_it_is_another(self) -> None:
+        late = answered(9, "c-1", "[1]")
+        late.facts["start_us"] = 5
+        assert len(without_duplicates([through_mcp(2, "[1]"), late])) == 2
+        assert len(without_duplicates([answered(2, "c-1", "[1]"), through_mcp(3, "[1]")])) == 2
+
+    def test_what_a_server_did_for_others_is_not_the_models(self) -> None:
+        assert len(without_duplicates([through_mcp(2, "[1]", served=True), answered(9, "c-1", "[1]")])) == 2
+
+    def test_the_callers_account_is_given_the_server(self) -> None:
+        outer = with_arguments(call(1, "langchain", call_id="c-1"), "[1]", kept=True)
+        (found,) = without_duplicates([outer, through_mcp(2, "[1]", parent=1)])
+        assert (found.seq, found.facts["source_name"]) == (1, {"$n": "orders"})
+
+    def test_a_name_with_the_servers_before_it(self) -> None:
+        outer = with_arguments(call(1, "langchain", "orders_look", call_id="c-1"), "[1]", kept=True)
+        assert kept(outer, through_mcp(2, "[1]", parent=1)) == [(1, "langchain")]
+        assert len(kept(outer, through_mcp(2, "[2]", parent=1))) == 2
+        assert len(kept(call(1, "langchain", "orders_look"), through_mcp(2, parent=1))) == 2
+        other = with_arguments(call(1, "langchain", "overlook"), "[1]", kept=True)
+        assert len(kept(other, through_mcp(2, "[1]", parent=1))) == 2
+
+    def test_beside_its_caller_in_its_time(self) -> None:
+        outer = with_arguments(call(1, "langchain", call_id="c-1", end_us=9), "[1]", kept=True)
+        assert kept(outer, through_mcp(2, "[1]")) == [(1, "langchain")]
+        assert len(kept(outer, through_mcp(2, "[2]"))) == 2
+        assert len(kept(outer, through_mcp(2, "[1]", end_us=10))) == 2
+        assert len(kept(outer, through_mcp(2, "[1]", parent=7))) == 2
