@@ -1,8 +1,12 @@
 """`demo`: the whole story on this machine, in under a minute."""
 
 import json
+import os
+import shlex
+import shutil
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -10,6 +14,8 @@ import typer
 from amfs_otel.cli.failure import Code, command, tell
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from amfs_otel.demo.playing import Play
     from amfs_otel.demo.tampering import Copier, Forgery
 
@@ -33,13 +39,15 @@ def demo() -> int:
     require_programs()
     began = time.monotonic()
     play = Play(home_of(caller_environment()), caller_environment())
-    _heading("Three agents run under opentelemetry-instrument, without a line of instrumentation in them")
+    _heading(
+        "Three agents (amfs, openai, langgraph, anthropic) under opentelemetry-instrument; no line in them is for it"
+    )
     for said in play.acts():
         _line(f"{said.program:<18}{said.text[:100] or BEFORE}")
     as_promised = True
     for words in SHOWN:
         _heading(f"$ amfs-otel {words}")
-        as_promised &= play.command(*words.split()).returncode == 0
+        as_promised &= play.command(*words.split()) == Code.FINE
     as_promised &= _forgeries(play)
     _farewell(play, time.monotonic() - began)
     if not as_promised:
@@ -63,7 +71,7 @@ def _forgery(play: "Play", copier: "Copier", forgery: "Forgery", at: int) -> boo
     from amfs_otel.demo.playing import LOG
 
     dsn = copier.forged(forgery, LOG, at)
-    done = play.command("verify", "--json", "--dsn", dsn, shown=False)
+    done = play.quietly("verify", "--json", "--dsn", dsn, codes=(Code.FINE, Code.TAMPERED))
     answer: dict[str, Any] = json.loads(done.stdout)
     _line(forgery.title.format(at=at))
     _line(f"    verify: {_colour(answer['verdict'], 'red')}")
@@ -74,14 +82,43 @@ def _forgery(play: "Play", copier: "Copier", forgery: "Forgery", at: int) -> boo
 
 
 def _farewell(play: "Play", took_s: float) -> None:
+    command = command_for(Path(sys.executable), Path.cwd())
+    where = f"AMFS_OTEL_STATE_DIR={shlex.quote(str(play.settings.state_dir))} AMFS_OTEL_LOG={play.settings.log}"
     _heading(f"Done in {took_s:.0f} s. Look around:")
-    _line(f"export AMFS_OTEL_STATE_DIR='{play.settings.state_dir}' AMFS_OTEL_LOG={play.settings.log}")
-    _line("amfs-otel explain DEP-500 --json      everything that is known about the decision")
-    _line("amfs-otel show last                   every step of the newest trace")
+    _line(f"export {where}")
+    _said(
+        command,
+        {
+            "explain INC-1042": "the decision of the langgraph agent",
+            "show INC-1042": "its steps in full",
+            "explain DEP-500 --json": "all that is known about the other one",
+        },
+    )
     if play.exports:
         _line(f"spans and receipts went to {play.settings.otlp_endpoint}")
-    _line("")
-    _line("Your own agent, in another shell:     amfs-otel run python agent.py")
+    _heading("Your own agent, in another shell:")
+    _said(
+        command,
+        {
+            "run python agent.py": "without the texts of prompts and tools",
+            "run --keep-content python agent.py": "with them, as here",
+        },
+    )
+
+
+def _said(command: str, lines: "Mapping[str, str]") -> None:
+    width = max(len(words) for words in lines)
+    for words, meaning in lines.items():
+        _line(f"{command} {words:<{width}}  {meaning}")
+
+
+def command_for(python: Path, here: Path) -> str:
+    """How a shell in `here` calls the `amfs-otel` of an interpreter: by name if that is the one on its path."""
+    own = python.with_name("amfs-otel")
+    found = shutil.which(own.name)
+    if found is not None and Path(found) == own:
+        return own.name
+    return shlex.quote(os.path.relpath(own, here) if own.is_relative_to(here) else str(own))
 
 
 def _heading(text: str) -> None:

@@ -8,14 +8,15 @@ from amfs_otel.cli.failure import Code, UsageError, command, tell
 from amfs_otel.cli.options import AsJson, Dsn, Log, said
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from amfs_otel.graph.listing import ListFilter
     from amfs_otel.graph.reading import Reader
 
 OUTCOME_TYPES = ("success", "minor_failure", "failure", "critical_failure")
-NEWEST_TYPES = 1000
-"""Among so many of the newest decisions an outcome type is looked for that is like the one that was typed."""
+NEWEST = 1000
+"""Among so many of the newest decisions a word is looked for that is like the one that was typed."""
+NAMED = {"agent_id": "agent", "outcome": "outcome's type", "outcome_ref": "outcome ref"}
 
 RefOrId = Annotated[
     str,
@@ -153,7 +154,6 @@ def _answer(dsn: str | None, log: str | None, ask: "Callable[[Reader], Any]") ->
 def _say_why_none(dsn: str | None, log: str | None, wanted: "ListFilter") -> None:
     """Beside an empty list: where else decisions are, or which word was meant."""
     from dataclasses import replace
-    from difflib import get_close_matches
 
     from amfs_otel.cli.options import settings_for
     from amfs_otel.drain.asking import asking
@@ -165,12 +165,27 @@ def _say_why_none(dsn: str | None, log: str | None, wanted: "ListFilter") -> Non
             others = ", ".join(name for name in opened.store.logs() if name != settings.log)
             tell(f"the log {settings.log} holds no decisions" + (f"; logs here: {others}" if others else ""))
             return
-        if wanted.outcome is None:
+        given = {"agent_id": wanted.agent, "outcome": wanted.outcome, "outcome_ref": wanted.ref}
+        asked = {key: word for key, word in given.items() if word is not None}
+        if not asked:
             return
-        types = {row["outcome"] for row in reader.list(replace(wanted, outcome=None, limit=NEWEST_TYPES))}
-    near = get_close_matches(wanted.outcome, {*OUTCOME_TYPES, *(name for name in types if name)}, n=1)
-    if near and near[0] != wanted.outcome:
-        tell(f"no outcome is of type {wanted.outcome[:40]!r}; did you mean {near[0]}?")
+        rows = reader.list(replace(wanted, agent=None, outcome=None, ref=None, limit=NEWEST))
+    for key, word in asked.items():
+        known = {*(OUTCOME_TYPES if key == "outcome" else ()), *(row[key] for row in rows if row[key])}
+        meant = _meant(word, known)
+        if meant is not None:
+            tell(f"no {NAMED[key]} is {word[:40]!r}; did you mean {meant}?")
+
+
+def _meant(word: str, known: "Collection[str]") -> str | None:
+    """The known word that somebody may have meant who typed another; `None` where the word is known, or like none."""
+    from difflib import get_close_matches
+
+    if word in known:
+        return None
+    begun = [one for one in known if one.startswith(word)]
+    near = begun if len(begun) == 1 else get_close_matches(word, known, n=1)
+    return near[0] if near else None
 
 
 def _csv(rows: list[dict[str, Any]]) -> str:

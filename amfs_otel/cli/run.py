@@ -1,11 +1,14 @@
 """`run CMD…`: a program under `opentelemetry-instrument`, with exporters off where nothing says otherwise."""
 
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -22,6 +25,8 @@ LAUNCHER = "from opentelemetry.instrumentation.auto_instrumentation import run; 
 
 EXPORTERS = ("OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_LOGS_EXPORTER")
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
+_CANNOT = 42
+_CAN_IMPORT = f"import importlib.util, sys; sys.exit({_CANNOT} if importlib.util.find_spec('amfs_otel') is None else 0)"
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -47,9 +52,15 @@ def run(
     words = program[1:] if program[0] == "--" else program
     if not words:
         raise UsageError("no program is named", where="run", hint="amfs-otel run python agent.py")
-    if shutil.which(words[0]) is None:
+    found = shutil.which(words[0])
+    if found is None:
         return _refused(words[0])
     environ = environment(dict(os.environ), keep_content=keep_content)  # noqa: TID251  handed on; settings reads ours
+    if is_foreign_python(Path(found), environ):
+        tell(
+            f"{words[0]} is {found}, which has no amfs-otel, so nothing will be recorded. Activate the environment "
+            f"that has it, or name its interpreter: amfs-otel run {shlex.quote(sys.executable)} …"
+        )
     argv = [sys.executable, "-c", LAUNCHER, *words]
     if not sys.stderr.isatty():
         sys.stdout.flush()
@@ -61,13 +72,28 @@ def _refused(name: str) -> int:
     """Says why a program cannot be run, and the exit code that shells give then."""
     path = Path(name)
     if os.sep not in name or not path.exists():
-        tell(f"{name}: no such program. For example: amfs-otel run python agent.py")
+        example = name if path.suffix == ".py" and path.is_file() else "agent.py"
+        tell(f"{name}: no such program. For example: amfs-otel run python {example}")
         return NOT_FOUND
     if path.is_dir():
         tell(f"{name}: is a directory, not a program.")
     else:
         tell(f"{name}: is not executable. Run it by its interpreter (amfs-otel run python {name}), or chmod +x it.")
     return NOT_EXECUTABLE
+
+
+def is_foreign_python(program: Path, environ: Mapping[str, str]) -> bool:
+    """Whether a program is an interpreter that cannot import us: most often an environment that was not activated.
+
+    Costs a start of that interpreter, unless it lies beside ours.
+    """
+    if re.fullmatch(r"python[\d.]*", program.name) is None or program.parent == Path(sys.executable).parent:
+        return False
+    try:
+        probe = subprocess.run((program, "-c", _CAN_IMPORT), env=environ, capture_output=True, check=False, timeout=10)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return probe.returncode == _CANNOT
 
 
 def environment(environ: dict[str, str], *, keep_content: bool = False) -> dict[str, str]:

@@ -1,13 +1,14 @@
 """`verify`: is the log what was recorded?"""
 
 import sys
+import time
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from amfs_otel.cli.failure import command
+from amfs_otel.cli.failure import command, tell
 from amfs_otel.cli.options import AsJson, Dsn, Log
 
 if TYPE_CHECKING:
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
     from amfs_otel.audit import Audit, Progress
     from amfs_otel.chain.findings import Finding
     from amfs_otel.chain.trust import Trust
+    from amfs_otel.store.postgres import Store
 
 SHOWN_FINDINGS = 50
+BAR_AFTER_S = 0.5
 _TRUST_HINT = "FORMAT.md 5.7 says what it holds; without --trust, verify takes the keys that are held here."
 _PROVEN_BY = {
     "full": "every header, part, signature, entry MAC and link",
@@ -64,11 +67,19 @@ def verify(
     keys = key_ring(settings, StateDirectory(settings.state_dir))
     with open_as_it_is(settings) as opened, _progress() as progress:
         done = audit(opened.store if opened is not None else None, settings, keys, scope, progress=progress)
+        others = _other_logs(opened.store) if opened is not None and not done.verification.checked.entries else ""
     if as_json:
         write_json(done.to_dict())
     else:
         _show(done, local=opened is None or opened.local)
+    if others:
+        tell(f"nothing was ever recorded for the log {settings.log}; logs there: {others}")
     return int(done.verdict)
+
+
+def _other_logs(store: "Store") -> str:
+    """Names of the logs that a store holds beside one that it does not."""
+    return ", ".join(store.logs()) if store.schema_state().present and not store.is_begun() else ""
 
 
 def _trust(path: Path | None) -> "Trust | None":
@@ -101,13 +112,25 @@ def _silent() -> "Generator[Progress]":
 
 @contextmanager
 def _bar() -> "Generator[Progress]":
+    """The bar; it begins only where there is something to wait for."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("verifying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("verifying", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task("verifying", total=None)
+    due_s = time.monotonic() + BAR_AFTER_S
+
+    def report(done: int, total: int) -> None:
+        bar.update(task, completed=done, total=total)
+        if time.monotonic() >= due_s:
+            bar.start()
+
+    try:
+        yield report
+    finally:
+        if bar.live.is_started:
+            bar.stop()
 
 
 def _show(done: "Audit", *, local: bool) -> None:

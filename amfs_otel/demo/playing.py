@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from amfs_otel.settings import Settings
 LOG = "demo"
 MARK = "this-is-a-demo"
 _PROGRAM_LIMIT_S = 120
-_NEEDED = ("amfs", "openai")
+_NEEDED = ("amfs", "langchain_anthropic", "langgraph", "openai")
 _SENDS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "AMFS_OTEL_ENDPOINT")
 _EXPORTERS = ("OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_LOGS_EXPORTER")
 
@@ -75,25 +75,31 @@ class Play:
                 python=Path(sys.executable),
                 state_dir=self.home / "state",
                 memory_dir=memory,
-                model_url=model.base_url,
+                model_origin=model.origin,
                 environ=self._environ,
-                extra={**exporters, "AMFS_OTEL_LOG": LOG},
+                extra={**exporters, "AMFS_OTEL_LOG": LOG, "AMFS_OTEL_LEDGER_CONTENT": "all"},
             ):
                 if step.program == LATE_PROGRAM:
-                    self.command("drain", shown=False)
+                    self.quietly("drain", codes=(0,))
                 yield Said(step.program, _run(step))
 
-    def command(self, *words: str, shown: bool = True) -> "subprocess.CompletedProcess[str]":
-        """Runs one of our commands in a process of its own, on our stdout or silently."""
+    def command(self, *words: str) -> int:
+        """Runs one of our commands in a process of its own, on our streams, and returns its exit code."""
+        argv = (sys.executable, "-m", "amfs_otel", *words)
         return subprocess.run(
-            (sys.executable, "-m", "amfs_otel", *words),
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=None if shown else subprocess.PIPE,
-            text=True,
-            check=False,
-            timeout=_PROGRAM_LIMIT_S,
-        )
+            argv, env=self.environment, stdin=subprocess.DEVNULL, check=False, timeout=_PROGRAM_LIMIT_S
+        ).returncode
+
+    def quietly(self, *words: str, codes: Collection[int]) -> "subprocess.CompletedProcess[str]":
+        """Runs one of our commands unseen.
+
+        Raises:
+            AmfsOtelError: It ended otherwise than with one of `codes`; the message ends with its last line.
+        """
+        done = _done((sys.executable, "-m", "amfs_otel", *words), self.environment, None)
+        if done.returncode not in codes:
+            raise AmfsOtelError(f"amfs-otel {words[0]} failed: {_last_line(done)}", where="demo")
+        return done
 
     def dsn(self) -> str:
         """Connection string of the store that it made.
@@ -154,20 +160,27 @@ def _clear(home: Path) -> None:
 
 
 def _run(step: stage.Step) -> str:
-    done = subprocess.run(
-        step.argv,
-        env=dict(step.env),
-        cwd=step.cwd,
+    done = _done(step.argv, step.env, step.cwd)
+    if done.returncode != 0:
+        raise AmfsOtelError(f"the program failed: {_last_line(done)}", where=f"demo, {step.program}")
+    return " ".join(done.stdout.split())
+
+
+def _done(argv: Sequence[str], env: Mapping[str, str], cwd: Path | None) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        argv,
+        env=dict(env),
+        cwd=cwd,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
         timeout=_PROGRAM_LIMIT_S,
     )
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise AmfsOtelError(f"the program failed: {last}", where=f"demo, {step.program}")
-    return " ".join(done.stdout.split())
+
+
+def _last_line(done: "subprocess.CompletedProcess[str]") -> str:
+    return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
 
 
 def _kept(environ: Mapping[str, str]) -> dict[str, str]:

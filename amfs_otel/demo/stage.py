@@ -16,7 +16,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 LAUNCHER = "from opentelemetry.instrumentation.auto_instrumentation import run; run()"
 """What the console script ``opentelemetry-instrument`` does; run by interpreter, it needs no PATH."""
 
-NOT_INHERITED = ("AMFS_", "OPENAI_")
+NOT_INHERITED = ("AMFS_", "ANTHROPIC_", "LANGCHAIN_", "LANGSMITH_", "OPENAI_")
 """Prefixes of variables that belong to the caller's own agents and stores: no DSN or key of theirs reaches the demo."""
 
 PROXIES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
@@ -70,17 +70,17 @@ def steps(
     python: Path,
     state_dir: Path,
     memory_dir: Path,
-    model_url: str,
+    model_origin: str,
     environ: Mapping[str, str],
     extra: Mapping[str, str] | None = None,
 ) -> tuple[Step, ...]:
     """The story's processes in the order in which they run: prior knowledge, three agents, the late outcome.
 
     Args:
-        python: The interpreter that has ``amfs``, ``openai`` and ``amfs_otel``; used as given, links unresolved.
+        python: The interpreter that has `amfs_otel` and what the programs import; used as given, links unresolved.
         state_dir: Becomes ``AMFS_OTEL_STATE_DIR``.
         memory_dir: What :func:`prepare_memory` prepared.
-        model_url: The model server's ``base_url``.
+        model_origin: The model server's ``origin``.
         environ: The caller's environment; see :data:`NOT_INHERITED` and :data:`PROXIES` for what is left out.
         extra: Laid over everything else; exporters, log name and the like.
     """
@@ -90,8 +90,11 @@ def steps(
         if not name.startswith(NOT_INHERITED) and name.lower() not in PROXIES
     }
     own = {
-        "OPENAI_BASE_URL": model_url,
+        "OPENAI_BASE_URL": f"{model_origin}/v1",
         "OPENAI_API_KEY": "demo",
+        "ANTHROPIC_BASE_URL": model_origin,
+        "ANTHROPIC_API_KEY": "demo",
+        "LANGSMITH_TRACING": "false",
         "NO_PROXY": "127.0.0.1",
         "AMFS_OTEL_STATE_DIR": str(state_dir),
     }

@@ -1,8 +1,10 @@
 """The seed's story as data: who reads what, what the model says, how it ends. Nothing here runs anything."""
 
+import json
 from dataclasses import dataclass
 
 from amfs_otel.demo.script import Reply, Rule, ToolCall, Usage
+from amfs_otel.demo.wire_messages import MessageReply
 
 ENTITY = "checkout-service"
 ROOT_ENTRY = f"{ENTITY}/retry-pattern"
@@ -17,6 +19,7 @@ class Branch:
         agent: The agent's id.
         program: Its file under ``programs/``.
         consulted: The sources as the tree prints them.
+        model: The model that it asks.
         called: Tools that its model called, in order.
         wrote: Keys of the entries it wrote.
         outcome_ref: What it committed, None where it commits nothing.
@@ -29,6 +32,7 @@ class Branch:
 
     agent: str
     program: str
+    model: str
     consulted: tuple[str, ...]
     called: tuple[str, ...]
     wrote: tuple[str, ...]
@@ -42,6 +46,7 @@ class Branch:
 DEPLOY = Branch(
     agent="deploy-agent",
     program="deploy_agent.py",
+    model="gpt-4o-mini",
     consulted=("PagerDuty API", "git log"),
     called=("open_incidents", "commits_since_deploy"),
     wrote=("decision-rollback-retry",),
@@ -53,18 +58,20 @@ DEPLOY = Branch(
 REVIEW = Branch(
     agent="review-agent",
     program="review_agent.py",
+    model="claude-sonnet-5",
     consulted=("Sentry errors",),
-    called=("sentry_errors",),
+    called=("known_risks", "sentry_errors", "note_risk"),
     wrote=("risk-timeout-regression",),
     outcome_ref="INC-1042",
     outcome="critical_failure",
     direction="discredited",
-    model_calls=2,
+    model_calls=3,
     streamed=True,
 )
 ONBOARD = Branch(
     agent="onboard-agent",
     program="onboard_agent.py",
+    model="gpt-4o-mini",
     consulted=(),
     called=(),
     wrote=("task-summary-retry-review",),
@@ -89,8 +96,15 @@ DECISION = "Rolling back retry changes due to incident correlation and high-risk
 INCIDENTS = "3 SEV-1 incidents in last 24h"
 COMMITS = "15 commits since last deploy, 3 touching retry logic"
 ERRORS = f"412 timeouts in {ENTITY} within 6h, first seen after the retry change"
+RACE = "Retries can charge a card twice when two workers pick up the same order"
 RISK = "Five retries with backoff outlast the gateway's timeout"
+VERDICT = f"Send it back: {RISK[0].lower()}{RISK[1:]}"
 SUMMARY = "Retries are under review: one rollback worked, one incident followed the old pattern"
+
+
+def _asks(call_id: str, name: str, **arguments: object) -> ToolCall:
+    return ToolCall(call_id, name, json.dumps(arguments))
+
 
 MODEL_RULES = (
     Rule(
@@ -98,8 +112,8 @@ MODEL_RULES = (
         turn=0,
         reply=Reply(
             tool_calls=(
-                ToolCall("call_incidents", "open_incidents", f'{{"service": "{ENTITY}"}}'),
-                ToolCall("call_commits", "commits_since_deploy", f'{{"service": "{ENTITY}"}}'),
+                _asks("call_incidents", "open_incidents", service=ENTITY),
+                _asks("call_commits", "commits_since_deploy", service=ENTITY),
             ),
             usage=Usage(prompt=1312, completion=44, cached=1024),
         ),
@@ -112,15 +126,28 @@ MODEL_RULES = (
     Rule(
         says=f"Review the retry change of {ENTITY}.",
         turn=0,
-        reply=Reply(
-            tool_calls=(ToolCall("call_sentry", "sentry_errors", f'{{"service": "{ENTITY}", "hours": 6}}'),),
-            usage=Usage(prompt=1196, completion=27, cached=1024),
+        reply=MessageReply(
+            text="First what is known, and what goes wrong now.",
+            tool_calls=(
+                _asks("toolu_risks", "known_risks", service=ENTITY),
+                _asks("toolu_sentry", "sentry_errors", service=ENTITY, hours=6),
+            ),
+            usage=Usage(prompt=1196, completion=88, cached=0),
+            cache_written=1024,
         ),
     ),
     Rule(
         says=f"Review the retry change of {ENTITY}.",
         turn=1,
-        reply=Reply(text=RISK, usage=Usage(prompt=1260, completion=12, cached=1152)),
+        reply=MessageReply(
+            tool_calls=(_asks("toolu_note", "note_risk", service=ENTITY, key="risk-timeout-regression", risk=RISK),),
+            usage=Usage(prompt=1342, completion=71, cached=1024),
+        ),
+    ),
+    Rule(
+        says=f"Review the retry change of {ENTITY}.",
+        turn=2,
+        reply=MessageReply(text=VERDICT, usage=Usage(prompt=1431, completion=14, cached=1024)),
     ),
     Rule(
         says=f"Sum up retries in {ENTITY}:",

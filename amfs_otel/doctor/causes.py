@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from amfs_otel.doctor.cause import Cause
 from amfs_otel.doctor.facts import EndpointFacts, Facts, KeyFacts, StoreFacts
-from amfs_otel.doctor.process_causes import current_processes, process_causes_of
+from amfs_otel.doctor.process_causes import current_processes, foreign_cause, process_causes_of
 from amfs_otel.settings import LedgerContent
 from amfs_otel.spool import Pressure, pressure_from_usage
 
@@ -80,12 +80,8 @@ def _packages(facts: Facts) -> Iterator[Cause]:
             "Keep one: pip uninstall both, then pip install amfs-otel.",
         )
     for library, distribution in facts.rivals.items():
-        yield Cause(
-            "FOREIGN_INSTRUMENTOR",
-            "warning",
-            f"{distribution} instruments {library}, too: each call makes two spans.",
-            f"Switch one off: OTEL_PYTHON_DISABLED_INSTRUMENTATIONS={library} (theirs) or amfs_{library} (ours).",
-        )
+        module = distribution.replace("-", ".")  # all that we know name them alike
+        yield foreign_cause(f"{distribution} instruments {library}, too", library, module)
 
 
 def _endpoint(facts: Facts) -> Iterator[Cause]:
@@ -177,11 +173,19 @@ def _store(facts: Facts) -> Iterator[Cause]:
         code, step = _store_step(store)
         yield Cause(code, "problem", store.problem, f"{step} Traces wait in the spool meanwhile.")
     elif store.exists and not store.prepared and not store.local:
+        there = f" It holds {', '.join(store.others)}." if store.others else ""
         yield Cause(
             "STORE_UNPREPARED",
             "problem",
-            f"The database is not prepared for the log {facts.settings.log}: traces wait in the spool.",
-            "Run amfs-otel init with a user that may create a schema.",
+            f"The database is not prepared for the log {facts.settings.log}: traces wait in the spool.{there}",
+            "Run amfs-otel init with a user that may create a schema, or correct AMFS_OTEL_LOG (or --log).",
+        )
+    elif store.others:
+        yield Cause(
+            "LOG_UNKNOWN",
+            "warning",
+            f"Nothing was ever recorded for the log {facts.settings.log}; the store holds {', '.join(store.others)}.",
+            "Correct AMFS_OTEL_LOG (or --log); a log begins when an agent records for it.",
         )
     if store.outdated:
         yield Cause("STORE_OUTDATED", "problem", "The schema is older than this library.", "Run amfs-otel init.")

@@ -51,6 +51,7 @@ class StoreFacts:
         unreachable: That is because nobody answers.
         server: Version of PostgreSQL.
         prepared: It holds our schema and this log.
+        others: Logs that it holds, where nothing was recorded for this one yet, nor lies in the spool for it.
         outdated: The schema is older than this library.
         entries: Number of entries.
         unsealed: Records without an entry; `None` where this user may not ask.
@@ -66,6 +67,7 @@ class StoreFacts:
     unreachable: bool = False
     server: str | None = None
     prepared: bool = False
+    others: tuple[str, ...] = ()
     outdated: bool = False
     entries: int | None = None
     unsealed: int | None = None

@@ -4,6 +4,7 @@ import contextlib
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from uuid import UUID
@@ -14,7 +15,7 @@ from amfs_otel.doctor.facts import Facts, KeyFacts, SpoolFacts, StoreFacts
 from amfs_otel.doctor.hook import hook_facts
 from amfs_otel.doctor.trying import mask_problems_of, refusal_of
 from amfs_otel.drain.custody import Role, held_key
-from amfs_otel.drain.open_store import open_as_it_is
+from amfs_otel.drain.open_store import open_as_it_is, spooled_logs
 from amfs_otel.errors import AmfsOtelError, SpoolError, StoreError, StoreUnavailable
 from amfs_otel.instrumentor import LIBRARIES
 from amfs_otel.settings import Settings
@@ -114,13 +115,34 @@ def _store(settings: Settings, state: StateDirectory) -> tuple[StoreFacts, int |
             if opened is None:
                 return StoreFacts(local, exists=False), None
             facts = _looked_at(opened.store, local=local)
-            return facts, _waiting(opened.store, settings, state) if facts.prepared else None
+            if facts.prepared:
+                return facts, _waiting(opened.store, settings, state)
+            if facts.others and _may_be_spooled(settings, state):
+                facts = replace(facts, others=())
+            return facts, None
     except StoreUnavailable as error:
         return StoreFacts(local, problem=str(error), unreachable=True), None
     except AmfsOtelError as error:
         return StoreFacts(local, problem=str(error)), None
     except OSError as error:  # the local store's files, of which this user may see nothing
         return StoreFacts(local, problem=f"{error.filename}: {error.strerror}"), None
+
+
+def _may_be_spooled(settings: Settings, state: StateDirectory) -> bool:
+    """Whether something lies in the spool for the log, or it cannot be told."""
+    try:
+        segments = spool.list_segments(state, destination_of(settings.dsn, settings.log))
+        if segments and not _key_is_here(state):
+            return True
+        found = spooled_logs(state, segments)
+    except SpoolError:
+        return True
+    return settings.log in found or None in found
+
+
+def _key_is_here(state: StateDirectory) -> bool:
+    """Whether there is a key to read the spool with; asking for it would make one."""
+    return os.path.exists(state.keys / "spool.key")  # noqa: PTH110  (Path.exists raises where it may not look)
 
 
 def _waiting(store: Store, settings: Settings, state: StateDirectory) -> int | None:
@@ -131,11 +153,10 @@ def _waiting(store: Store, settings: Settings, state: StateDirectory) -> int | N
     """
     try:
         segments = spool.list_segments(state, destination_of(settings.dsn, settings.log))
-        key_is_here = os.path.exists(state.keys / "spool.key")  # noqa: PTH110  (Path.exists raises where it may not look)
         if not segments:
             return 0
         orphaned = any(one.stream == "journal" and not one.alive for one in segments)
-        if orphaned or not key_is_here or spool.usage_bytes(state) > READ_AT_MOST:
+        if orphaned or not _key_is_here(state) or spool.usage_bytes(state) > READ_AT_MOST:
             return None
         records = spool.read_stream((one for one in segments if one.stream == "records"), state.spool_key())
         ids = {str(UUID(bytes=item.frame_id)) for _, item in records if isinstance(item, Frame)}
@@ -147,8 +168,10 @@ def _waiting(store: Store, settings: Settings, state: StateDirectory) -> int | N
 def _looked_at(store: Store, *, local: bool) -> StoreFacts:
     server = store.server_version()
     state = store.schema_state()
-    if not state.present or state.foreign or store.log_uid() is None:
+    if not state.present or state.foreign:
         return StoreFacts(local, server=server)
+    if store.log_uid() is None:
+        return StoreFacts(local, server=server, others=tuple(store.logs()))
     unsealed: int | None = None
     oldest: float | None = None
     held_by: str | None = None

@@ -7,6 +7,7 @@ same program says otherwise; what it left behind, dropped events and unsigned wi
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from amfs_otel.capture.foreign import instrumentor_of
 from amfs_otel.doctor.cause import Cause
 from amfs_otel.doctor.facts import Facts
 
@@ -28,6 +29,7 @@ def process_causes_of(facts: Facts) -> Iterator[Cause]:
     for one in current:
         yield from _settings(one, told)
         yield from _patches(one)
+        yield from _owners(one)
         yield from _working(one)
     for one in facts.processes:
         yield from _left_behind(facts, one, superseded=one not in current)
@@ -79,13 +81,7 @@ def _settings(one: Process, told: set[str]) -> Iterator[Cause]:
 def _patches(one: Process) -> Iterator[Cause]:
     for patch in _mappings(one.get("patches")):
         name, state = f"{patch.get('name')} {patch.get('version') or ''}".strip(), patch.get("state")
-        for foreign in _texts(patch.get("foreign")):
-            yield Cause(
-                "FOREIGN_INSTRUMENTOR",
-                "warning",
-                f"Another instrumentor had wrapped {foreign} before us: each call makes two spans.",
-                f"Switch one off with OTEL_PYTHON_DISABLED_INSTRUMENTATIONS; ours is amfs_{patch.get('name')}.",
-            )
+        yield from _beside(patch)
         if state in ("conflict", "failed"):
             yield Cause(
                 "NOT_PATCHED",
@@ -98,6 +94,47 @@ def _patches(one: Process) -> Iterator[Cause]:
             yield Cause("PARTLY_PATCHED", "warning", f"{name} has no {missing}; the rest is captured.")
         elif state == "disabled":
             yield Cause("SWITCHED_OFF", "note", f"The patch of {name} is switched off by configuration.")
+
+
+def _beside(patch: Process) -> Iterator[Cause]:
+    """Who else has wrapped the methods of a library, before us or since."""
+    wrapped: dict[str, list[str]] = {}
+    for place, text in (("below", "foreign"), ("around", "foreign_over")):
+        for method, _, owner in (told.partition(": ") for told in _texts(patch.get(text))):
+            wrapped.setdefault(owner, []).append(f"{method} ({place} ours)")
+    for owner, methods in wrapped.items():
+        yield foreign_cause(f"{owner} has wrapped {', '.join(methods)}", str(patch.get("name")), owner)
+
+
+def foreign_cause(what: str, library: str, module: str) -> Cause:
+    """What it means that another instrumentor is there.
+
+    Args:
+        what: What is so, without a full stop.
+        library: The library that both instrument.
+        module: The other's module, or the name of its distribution with dots.
+    """
+    if instrumentor_of(module) is None:
+        meaning, level = "each call makes two spans, as its spans are not known to us", "warning"
+    else:
+        meaning, level = "a call of which it makes a span has that one, with our record's id, and none of ours", "note"
+    return Cause(
+        "FOREIGN_INSTRUMENTOR",
+        level,
+        f"{what}: {meaning}.",
+        "Decision traces are whole either way. To switch one off: "
+        f"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS={library} (theirs) or amfs_{library} (ours).",
+    )
+
+
+def _owners(one: Process) -> Iterator[Cause]:
+    """Whose spans stood for the calls of a process that has loaded instrumentors of others."""
+    for library, operations in cast("dict[str, dict[str, dict[str, int]]]", one.get("span_owners") or {}).items():
+        told = [
+            f"{operation}: {', '.join(f'{scope} {calls}' for scope, calls in sorted(scopes.items()))}"
+            for operation, scopes in sorted(operations.items())
+        ]
+        yield Cause("SPAN_OWNERS", "note", f"{who(one)}: spans of calls of {library}, by owner: {'; '.join(told)}.")
 
 
 def _working(one: Process) -> Iterator[Cause]:

@@ -36,6 +36,6 @@ def _process(facts: Mapping[str, object]) -> dict[str, Any]:
     shown = (
         "program", "pid", "started_ns", "state", "ended", "python", "log", "patches", "events", "records_signed",
         "dropped", "unsigned", "stored", "sealed", "internal_errors", "ledger_content", "span_content", "endpoint",
-        "signing_key_id", "development_key", "delivery_problem", "open_windows",
+        "signing_key_id", "development_key", "delivery_problem", "open_windows", "span_owners",
     )  # fmt: skip
     return {key: facts.get(key) for key in shown}

@@ -1,20 +1,21 @@
 """The store that a command works on, by who drains and who writes.
 
 With a DSN it is that server, and a command that reads writes nothing there. Without one it is the local store: the
-command starts its server, takes over what lies in the spool, seals and projects it. `verify` and `doctor` look at
-either as it is.
+command starts its server, takes over what lies in the spool, seals and projects it. A log begins there with the first
+record that an agent made for it, never because somebody asked for its name. `verify` and `doctor` look at either as it
+is.
 """
 
 import contextlib
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from amfs_otel import environment_variables as env
 from amfs_otel import spool
 from amfs_otel.drain.custody import HeldKey, Role, held_key
-from amfs_otel.errors import AmfsOtelError, ConfigurationError, KeyUnavailable
+from amfs_otel.errors import AmfsOtelError, ConfigurationError, FormatError, KeyUnavailable, SpoolError
 from amfs_otel.settings import Settings
 from amfs_otel.spool import StateDirectory
 from amfs_otel.store.embedded import EmbeddedServer
@@ -87,7 +88,7 @@ def open_local(settings: Settings) -> Generator[Opened | None]:
         settings: Without a DSN.
 
     Raises:
-        ConfigurationError: No usable PostgreSQL programs.
+        ConfigurationError: Nothing was ever recorded for the log, though for others; or no usable PostgreSQL programs.
         StoreUnavailable: The server does not start.
     """
     state = StateDirectory(settings.state_dir)
@@ -96,12 +97,18 @@ def open_local(settings: Settings) -> Generator[Opened | None]:
     if not server.exists() and not segments:
         yield None
         return
+    if not server.exists():
+        _require_spooled(settings, state, segments)
     state.open()
     dsn = server.ensure()
     assert dsn is not None
     with Store.connect(dsn, settings.log) as store:
+        schema = store.schema_state()
+        begun = schema.present and store.is_begun()
+        if not begun and not (schema.present and store.lag().unsealed):
+            _require_spooled(settings, state, segments, begun=store.logs() if schema.present else ())
         writer, log_key = _development(settings, state, "writer"), _development(settings, state, "log")
-        if store.schema_state().version < store.schema_state().newest or not store.is_begun():
+        if schema.version < schema.newest or not begun:
             _prepare(dsn, settings, writer, log_key)
         if not segments and not store.lag().unsealed:
             yield Opened(store, local=True)
@@ -154,6 +161,54 @@ def require_log(store: Store) -> None:
             got=f"logs there: {others}",
             hint=f"Name one with --log, or begin it with: amfs-otel init --log {store.log}.",
         )
+
+
+def _require_spooled(
+    settings: Settings, state: StateDirectory, segments: Sequence[spool.Segment], *, begun: Iterable[str] = ()
+) -> None:
+    """Refuses a log that nothing lies in the spool for.
+
+    Raises:
+        ConfigurationError: There is nothing; the message names the logs that there are.
+    """
+    spooled = spooled_logs(state, segments)
+    if settings.log in spooled or None in spooled:
+        return
+    there = ", ".join(sorted({*begun, *(log for log in spooled if log is not None)})) or "none"
+    raise ConfigurationError(
+        f"nothing was ever recorded for the log {settings.log}",
+        where=env.AMFS_OTEL_LOG,
+        got=f"logs here: {there}",
+        hint="Name one of them with --log; another begins when an agent records for it.",
+    )
+
+
+def spooled_logs(state: StateDirectory, segments: Iterable[spool.Segment]) -> set[str | None]:
+    """The logs that spooled segments are for; `None` among them where one cannot be read and may be for any.
+
+    Raises:
+        SpoolError: The key that segments are read with is missing or cannot be read.
+    """
+    return {_log_of(state, segment) for segment in segments}
+
+
+def _log_of(state: StateDirectory, segment: spool.Segment) -> str | None:
+    """The log that a segment's process records for, said by the first frame that can be read."""
+    from amfs_otel.assemble.journal import ProcessBegan, decoded
+    from amfs_otel.chain.record import record_from_bytes
+
+    spool_key = state.spool_key()
+    with contextlib.suppress(SpoolError):
+        for item in spool.read_frames(segment.path, spool_key):
+            with contextlib.suppress(FormatError):
+                if not isinstance(item, spool.Frame):
+                    continue
+                if segment.stream == "records":
+                    return record_from_bytes(item.payload).log
+                first = decoded(item.payload)
+                if isinstance(first, ProcessBegan):
+                    return first.log
+    return None
 
 
 def _development(settings: Settings, state: StateDirectory, role: Role) -> HeldKey:

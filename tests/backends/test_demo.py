@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,18 @@ import pytest
 
 from tests.backends.jaeger_api import JaegerSpan, JaegerTrace
 from tests.backends.servers import Jaeger, collector_server
-from tests.support.demo_story import CHAT, RECEIPT, ROOTS, STEPS, Sealed, clear_demo, run_demo, sealed
+from tests.support.demo_story import CLAUDE, GPT, INSIDE, RECEIPT, ROOTS, STEPS, Sealed, clear_demo, run_demo, sealed
 
 pytestmark = [pytest.mark.backends, pytest.mark.timeout(500)]
 
 ROUTES = ("direct", "collector")
+PROGRAMS = (*STEPS.values(), ())
+"""Names of the spans under each program's root."""
+
+
+def inside(names: Sequence[str]) -> list[str]:
+    """Names of the spans under tools among `names`."""
+    return [INSIDE[name] for name in names if name in INSIDE]
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,8 @@ class Arrived:
         return self.traces[number].span(RECEIPT)
 
     def root(self, number: int) -> JaegerSpan:
-        return self.traces[number].span(ROOTS[number])
+        (root,) = (span for span in self.traces[number].named(ROOTS[number]) if span.parent_id is None)
+        return root
 
 
 @pytest.fixture(scope="module", params=ROUTES)
@@ -59,31 +67,36 @@ def _arrived(home: Path, jaeger: Jaeger, endpoint: str, service: str) -> Arrived
         _, *log = sealed(home)
     finally:
         clear_demo(home)
-    steps = [*STEPS.values(), ()]
-    traces = [jaeger.await_trace(str(one.trace), spans=len(names) + 2) for one, names in zip(log, steps, strict=True)]
+    traces = [
+        jaeger.await_trace(str(one.trace), spans=len(names) + len(inside(names)) + 2)
+        for one, names in zip(log, PROGRAMS, strict=True)
+    ]
     return Arrived(service, log, traces)
 
 
 def test_services_and_spans(arrived: Arrived, jaeger: Jaeger) -> None:
     assert {arrived.service, "amfs-otel"} <= jaeger.api.services()
     assert len(jaeger.api.traces(arrived.service)) == len(ROOTS)
-    for number, (trace, names) in enumerate(zip(arrived.traces, [*STEPS.values(), ()], strict=True)):
+    for number, (trace, names) in enumerate(zip(arrived.traces, PROGRAMS, strict=True)):
         own = [span.name for span in trace.spans if span.service == arrived.service]
-        assert sorted(own) == sorted([ROOTS[number], *names])
+        assert sorted(own) == sorted([ROOTS[number], *names, *inside(names)])
         assert [span.name for span in trace.spans if span.service == "amfs-otel"] == [RECEIPT]
 
 
-def test_every_span_hangs_under_its_root(arrived: Arrived) -> None:
+def test_every_span_hangs_under_its_root_or_under_a_tool(arrived: Arrived) -> None:
     for number, trace in enumerate(arrived.traces):
         root = arrived.root(number)
-        assert root.parent_id is None
-        assert {span.parent_id for span in trace.spans if span is not root} <= {root.span_id}
+        tools = {span.span_id: span.name for span in trace.spans if span.name in INSIDE}
+        under_tools = {tools[str(span.parent_id)]: span.name for span in trace.spans if span.parent_id in tools}
+        assert under_tools == {name: INSIDE[name] for name in tools.values()}
+        others = [span for span in trace.spans if span is not root and span.parent_id not in tools]
+        assert {span.parent_id for span in others} <= {root.span_id}
         assert root.attributes["amfs.record.id"] == arrived.log[number].record_id
 
 
 def test_kinds_and_attributes(arrived: Arrived) -> None:
     deploy, review, onboard, _ = arrived.traces
-    first, second = deploy.named(CHAT)
+    first, second = deploy.named(GPT)
     assert first.attributes["span.kind"] == "client"
     assert (
         first.attributes.items()
@@ -99,9 +112,19 @@ def test_kinds_and_attributes(arrived: Arrived) -> None:
         }.items()
     )
     assert second.attributes["gen_ai.response.finish_reasons"] == '["stop"]'
-    assert [span.attributes["gen_ai.request.stream"] for span in review.named(CHAT)] == [True, True]
-    assert all(span.attributes["gen_ai.response.time_to_first_chunk"] > 0 for span in review.named(CHAT))
-    (thinking,) = onboard.named(CHAT)
+    asked, *_ = claude = review.named(CLAUDE)
+    assert [span.attributes["gen_ai.request.stream"] for span in claude] == [True, True, True]
+    assert all(span.attributes["gen_ai.response.time_to_first_chunk"] > 0 for span in claude)
+    assert (
+        asked.attributes.items()
+        >= {
+            "gen_ai.provider.name": "anthropic",
+            "gen_ai.usage.input_tokens": 1196,
+            "gen_ai.usage.cache_write.input_tokens": 1024,
+            "gen_ai.response.finish_reasons": '["tool_use"]',
+        }.items()
+    )
+    (thinking,) = onboard.named(GPT)
     assert thinking.attributes["gen_ai.usage.reasoning.output_tokens"] == 192
     pattern, risk = deploy.named("search_memory")
     assert pattern.attributes["span.kind"] == "internal"

@@ -246,7 +246,10 @@ def test_an_empty_ref_is_wrong_usage(empty: Cli) -> None:
 def test_an_empty_list_says_what_may_have_been_meant(cli: Cli) -> None:
     assert "did you mean success?" in cli("list", "--outcome", "sucess").err
     assert "logs here: default" in cli("list", "--log", "another").err
+    assert "no agent is 'deploy'; did you mean deployer?" in cli("list", "--agent", "deploy").err
+    assert "no outcome ref is 'DEP-8'; did you mean DEP-7?" in cli("list", "--ref", "DEP-8").err
     assert cli("list", "--agent", "nobody").err == ""
+    assert cli("list", "--agent", "reviewer", "--ref", "DEP-7").err == "", "each is known, together there is none"
     assert cli("list", "--csv", "--json").code == 2
 
 

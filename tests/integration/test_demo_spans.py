@@ -8,7 +8,19 @@ from typing import Any
 
 import pytest
 
-from tests.support.demo_story import CHAT, RECEIPT, ROOTS, SPANS, STEPS, Sealed, clear_demo, play_demo, sealed
+from tests.support.demo_story import (
+    CHATS,
+    INSIDE,
+    RECEIPT,
+    ROOTS,
+    SPANS,
+    STEPS,
+    Sealed,
+    clear_demo,
+    in_story_order,
+    play_demo,
+    sealed,
+)
 from tests.support.oracle import Finding, check_logs, check_metrics, check_spans, failures
 from tests.support.otlp_decode import LogEvent, Metric, Span
 from tests.support.otlp_receiver import OtlpReceiver
@@ -54,8 +66,10 @@ pytestmark = pytest.mark.timeout(400)
 def test_each_program_leaves_its_root_and_its_steps(seen: Seen) -> None:
     roots = seen.roots()
     assert [root.name for root in roots] == list(ROOTS)
-    steps = [tuple(span.name for span in seen.under(root)) for root in roots]
+    steps = [in_story_order(span.name for span in seen.under(root)) for root in roots]
     assert steps == [*STEPS.values(), ()]
+    inside = {step.name: [span.name for span in seen.under(step)] for root in roots for step in seen.under(root)}
+    assert {name: names for name, names in inside.items() if names} == {name: [one] for name, one in INSIDE.items()}
     assert len(seen.spans) == SPANS, "nothing hangs elsewhere"
 
 
@@ -69,8 +83,8 @@ def test_every_span_lies_in_its_roots_trace_and_time(seen: Seen) -> None:
 
 def test_kinds_and_scopes(seen: Seen) -> None:
     kinds = {(span.name, span.kind) for span in seen.spans}
-    assert {kind for name, kind in kinds if name == CHAT} == {"client"}
-    assert {kind for name, kind in kinds if name != CHAT} == {"internal"}, "the memory lies on this machine's disk"
+    assert {kind for name, kind in kinds if name in CHATS} == {"client"}
+    assert {kind for name, kind in kinds if name not in CHATS} == {"internal"}, "the memory lies on this machine's disk"
     assert {(span.scope, span.scope_version) for span in seen.spans} == {("amfs_otel", version("amfs-otel"))}
     assert {span.resource["service.name"] for span in seen.spans} == {SERVICE}
 
@@ -103,7 +117,10 @@ def test_no_metric_breaks_a_rule_of_the_conventions(seen: Seen) -> None:
         f"{client}.usage.input_tokens",
         f"{client}.usage.output_tokens",
         f"{client}.usage.cache_read.input_tokens",
+        f"{client}.usage.cache_write.input_tokens",
         f"{client}.usage.reasoning.output_tokens",
+        "gen_ai.execute_tool.duration",
+        "gen_ai.invoke_agent.duration",
     }
     assert "amfs.records.signed" in names
     assert failures(check_logs(seen.logs)) == []
@@ -115,9 +132,24 @@ def test_tokens_of_spans_and_metrics_agree(seen: Seen) -> None:
         points = [m.points for m in seen.metrics if m.name == f"gen_ai.client.inference.usage.{kind}"]
         return spans, sum(value for each in points for _, value in each)
 
-    assert counted("input_tokens") == (1312 + 1404 + 1196 + 1260 + 188,) * 2
-    assert counted("cache_read.input_tokens") == (1024 + 1280 + 1024 + 1152,) * 2
-    assert counted("output_tokens") == (44 + 19 + 27 + 12 + 210,) * 2
+    assert counted("input_tokens") == (1312 + 1404 + 1196 + 1342 + 1431 + 188,) * 2
+    assert counted("cache_read.input_tokens") == (1024 + 1280 + 1024 + 1024,) * 2
+    assert counted("cache_write.input_tokens") == (1024,) * 2
+    assert counted("output_tokens") == (44 + 19 + 88 + 71 + 14 + 210,) * 2
+
+
+def test_a_call_heard_by_langchain_and_by_anthropic_is_one_span(seen: Seen) -> None:
+    calls = [span for span in seen.spans if span.name in CHATS]
+    assert len({span.attributes["gen_ai.response.id"] for span in calls}) == len(calls) == 6
+
+
+def test_tools_carry_the_ids_by_which_the_model_asked_for_them(seen: Seen) -> None:
+    tools = {span.name: span.attributes for span in seen.spans if span.name.startswith("execute_tool")}
+    assert {name: found["gen_ai.tool.call.id"] for name, found in tools.items()} == {
+        "execute_tool known_risks": "toolu_risks",
+        "execute_tool sentry_errors": "toolu_sentry",
+        "execute_tool note_risk": "toolu_note",
+    }
 
 
 def test_contexts_outcomes_and_changes_are_events_of_the_root(seen: Seen) -> None:

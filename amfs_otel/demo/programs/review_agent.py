@@ -1,66 +1,60 @@
-"""An agent that reviews a change while errors come in; its model streams, tool call and all."""
+"""An agent that reviews a change while errors come in: a graph of langgraph, in which Claude, streamed, calls tools."""
 
-# amfs ships without a type marker:
-# pyright: reportUnknownMemberType=false
+# amfs ships without a type marker, and langgraph's graphs are generic over more than a small program says:
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
-import json
+from typing import Any
 
 from amfs import AgentMemory, OutcomeType
-from openai import OpenAI
-from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
+from langchain_anthropic import ChatAnthropic
+from langchain_core.tools import BaseTool, tool
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
 
 SERVICE = "checkout-service"
 
-SENTRY_TOOL: ChatCompletionToolParam = {
-    "type": "function",
-    "function": {
-        "name": "sentry_errors",
-        "description": "Errors of a service in the last hours.",
-        "parameters": {
-            "type": "object",
-            "properties": {"service": {"type": "string"}, "hours": {"type": "integer"}},
-            "required": ["service", "hours"],
-        },
-    },
-}
 
+def tools_over(mem: AgentMemory) -> list[BaseTool]:
+    """What the model may do: look around, and leave a risk in the team's memory."""
 
-def sentry_errors(service: str, hours: int) -> str:
-    """Sum up a service's errors; a real agent would ask Sentry's API here."""
-    return f"412 timeouts in {service} within {hours}h, first seen after the retry change"
+    @tool
+    def known_risks(service: str) -> str:
+        """Risks that the team knows of a service."""
+        return "; ".join(f"{entry.key}: {entry.value}" for entry in mem.list(service) if entry.key.startswith("risk-"))
 
-
-def stream(client: OpenAI, messages: list[ChatCompletionMessageParam]) -> tuple[str, str, str]:
-    """One streamed answer: its text, and the id and arguments of the call it makes, if any."""
-    text, call_id, arguments = "", "", ""
-    chunks = client.chat.completions.create(
-        model="gpt-4o-mini",
-        messages=messages,
-        tools=[SENTRY_TOOL],
-        stream=True,
-        stream_options={"include_usage": True},
-    )
-    for chunk in chunks:
-        for choice in chunk.choices:
-            text += choice.delta.content or ""
-            for call in choice.delta.tool_calls or ():
-                call_id = call.id or call_id
-                arguments += (call.function.arguments if call.function else None) or ""
-    return text, call_id, arguments
-
-
-def review(client: OpenAI, question: str, mem: AgentMemory) -> str:
-    """Let the model look at the errors once, then hear its verdict."""
-    messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": question}]
-    verdict, call_id, arguments = stream(client, messages)
-    if call_id:
-        errors = sentry_errors(**json.loads(arguments))
+    @tool
+    def sentry_errors(service: str, hours: int) -> str:
+        """Errors of a service in the last hours."""
+        # A real agent would ask Sentry's API here.
+        errors = f"412 timeouts in {service} within {hours}h, first seen after the retry change"
         mem.record_context("sentry-errors", errors, source="Sentry errors")
-        call = {"id": call_id, "type": "function", "function": {"name": "sentry_errors", "arguments": arguments}}
-        messages.append({"role": "assistant", "tool_calls": [call]})  # type: ignore[list-item]
-        messages.append({"role": "tool", "tool_call_id": call_id, "content": errors})
-        verdict, _, _ = stream(client, messages)
-    return verdict
+        return errors
+
+    @tool
+    def note_risk(service: str, key: str, risk: str) -> str:
+        """Leave a risk in the team's memory."""
+        mem.write(service, key, risk, confidence=0.8)
+        return f"noted as {service}/{key}"
+
+    return [known_risks, sentry_errors, note_risk]
+
+
+def reviewer(mem: AgentMemory) -> Any:
+    """The graph: the model is asked, its tools answer, until it calls none."""
+    tools = tools_over(mem)
+    claude = ChatAnthropic(model="claude-sonnet-5", max_tokens=1024, streaming=True)  # pyright: ignore[reportCallIssue]
+    model = claude.bind_tools(tools)
+
+    def ask(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [model.invoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("model", ask)
+    graph.add_node("tools", ToolNode(tools))
+    graph.add_edge(START, "model")
+    graph.add_conditional_edges("model", tools_condition)
+    graph.add_edge("tools", "model")
+    return graph.compile(name="review-agent")
 
 
 def main() -> None:
@@ -68,12 +62,11 @@ def main() -> None:
     with AgentMemory(agent_id="review-agent") as mem:
         pattern = mem.read(SERVICE, "retry-pattern")
         question = f"Review the retry change of {SERVICE}. Pattern: {pattern and pattern.value}."
-        verdict = review(OpenAI(), question, mem)
-        mem.write(SERVICE, "risk-timeout-regression", verdict, confidence=0.8)
+        reviewed = reviewer(mem).invoke({"messages": [("user", question)]})
         mem.commit_outcome(
             "INC-1042", OutcomeType.CRITICAL_FAILURE, decision_summary="Following the retry pattern caused timeouts"
         )
-        print(verdict)
+        print(reviewed["messages"][-1].text)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ PAGE = (EXAMPLES / "quickstart" / "README.md").read_text(encoding="utf-8")
 
 def test_the_commands_play_the_story_in_the_demos_order(tmp_path: Path) -> None:
     shown = re.findall(r'^(amfs-otel run )?python "\$PROGRAMS/(\w+\.py)"$', PAGE, re.MULTILINE)
-    steps = stage.steps(python=Path("p"), state_dir=tmp_path, memory_dir=tmp_path, model_url="", environ={})
+    steps = stage.steps(python=Path("p"), state_dir=tmp_path, memory_dir=tmp_path, model_origin="", environ={})
     assert [(program, bool(run)) for run, program in shown] == [(step.program, step.instrumented) for step in steps]
     assert f"amfs-otel tree {story.ROOT_ENTRY}" in PAGE
 

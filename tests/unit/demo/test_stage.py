@@ -13,7 +13,7 @@ def steps(tmp_path: Path, **environ: str) -> tuple[stage.Step, ...]:
         python=Path("/somewhere else/bin/python"),
         state_dir=tmp_path / "state",
         memory_dir=tmp_path / "memory",
-        model_url="http://127.0.0.1:1/v1",
+        model_origin="http://127.0.0.1:1",
         environ=environ,
         extra={"OTEL_TRACES_EXPORTER": "none"},
     )
@@ -43,6 +43,11 @@ def test_nothing_of_the_callers_own_agents_reaches_the_demo(tmp_path: Path) -> N
         AMFS_POSTGRES_DSN="postgresql://theirs",
         OPENAI_API_KEY="theirs",
         OPENAI_ORG_ID="theirs",
+        ANTHROPIC_API_KEY="theirs",
+        ANTHROPIC_AUTH_TOKEN="theirs",
+        LANGSMITH_API_KEY="theirs",
+        LANGSMITH_TRACING="true",
+        LANGCHAIN_TRACING_V2="true",
         HTTPS_PROXY="http://proxy",
         http_proxy="http://proxy",
         OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:4318",
@@ -52,6 +57,9 @@ def test_nothing_of_the_callers_own_agents_reaches_the_demo(tmp_path: Path) -> N
         "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318",
         "OPENAI_BASE_URL": "http://127.0.0.1:1/v1",
         "OPENAI_API_KEY": "demo",
+        "ANTHROPIC_BASE_URL": "http://127.0.0.1:1",
+        "ANTHROPIC_API_KEY": "demo",
+        "LANGSMITH_TRACING": "false",
         "NO_PROXY": "127.0.0.1",
         "AMFS_OTEL_STATE_DIR": str(tmp_path / "state"),
         "OTEL_SERVICE_NAME": "deploy-agent",
@@ -64,7 +72,8 @@ def test_a_program_imports_nothing_of_ours_and_no_opentelemetry(program: Path) -
     tree = ast.parse(program.read_text(encoding="utf-8"))
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert {name.partition(".")[0] for name in imported} <= {"amfs", "openai", "json"}
+    ordinary = {"amfs", "json", "langchain_anthropic", "langchain_core", "langgraph", "openai", "typing"}
+    assert {name.partition(".")[0] for name in imported} <= ordinary
 
 
 def test_every_program_is_in_the_story() -> None:

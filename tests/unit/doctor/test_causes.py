@@ -75,6 +75,9 @@ BROKEN = {
     "KEY_UNKNOWN": replace(HEALTHY, keys=(KeyFacts("writer", OTHER, "file"), KeyFacts("log", KID, "file"))),
     "TWO_PACKAGES": replace(HEALTHY, owners=("amfs-otel", "amfs-pro")),
     "FOREIGN_INSTRUMENTOR": with_patch(foreign=["Completions.create: opentelemetry.instrumentation.openai_v2"]),
+    "SPAN_OWNERS": with_process(
+        span_owners={"openai": {"chat_completions": {"openinference.instrumentation.openai": 2}}}
+    ),
     "NOT_PATCHED": with_patch(state="conflict", detail="openai 0.9 is outside >= 1"),
     "PARTLY_PATCHED": with_patch(state="partial", missing=["openai:X.y"]),
     "SWITCHED_OFF": with_patch(state="disabled"),
@@ -93,6 +96,7 @@ BROKEN = {
     "STORE_UNREACHABLE": with_store(prepared=False, problem="nothing listens there", unreachable=True),
     "STORE_UNUSABLE": with_store(prepared=False, problem="the server does not accept the password"),
     "STORE_UNPREPARED": with_store(prepared=False),
+    "LOG_UNKNOWN": with_store(local=True, prepared=False, others=("default",)),
     "STORE_OUTDATED": with_store(outdated=True),
     "NO_POSTGRES": replace(HEALTHY, settings=replace(SERVER, dsn=None), store=StoreFacts(True), postgres=None),
     "SETTING": with_settings(problems=("AMFS_OTEL_RECEIPTS: cannot be used",)),
@@ -109,6 +113,9 @@ BROKEN = {
 }
 
 
+ADVICE_IS_NOT_NEEDED = ("QUARANTINE", "DROPPED", "SDK_DISABLED", "SWITCHED_OFF", "PARTLY_PATCHED", "SPAN_OWNERS")
+
+
 def test_a_healthy_process_has_no_cause() -> None:
     assert causes_of(HEALTHY) == []
 
@@ -123,7 +130,7 @@ def test_the_cause_is_named_alone(code: str) -> None:
 @pytest.mark.parametrize("code", BROKEN)
 def test_a_problem_says_what_to_do_or_what_was_lost(code: str) -> None:
     for cause in causes_of(BROKEN[code]):
-        assert cause.hint or cause.code in ("QUARANTINE", "DROPPED", "SDK_DISABLED", "SWITCHED_OFF", "PARTLY_PATCHED")
+        assert cause.hint or cause.code in ADVICE_IS_NOT_NEEDED
 
 
 def test_problems_come_first_and_each_once() -> None:
