@@ -1,18 +1,23 @@
-"""Beside the instrumentors of others, loaded before ours or after: one event for a call, and nobody's spans are lost.
+"""Beside the instrumentors of others, loaded before ours or after: one event and one set of counts for a call.
 
-They run in an environment of their own, because they pin what the development environment must not be bound to.
+Nobody's spans are lost: theirs are compared with those that they make without us. They run in an environment of their
+own, because they pin what the development environment must not be bound to.
 """
 
 import json
 import os
 import subprocess
-from functools import cache
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
-from amfs_otel.demo.model_server import ModelServer
+from amfs_otel.doctor.process_causes import foreign_cause
+from tests.instrumentation.beside_others_program import MANY, Case
 from tests.support.environments import ROOT, python_of
+
+pytestmark = pytest.mark.timeout(600)  # the first test waits for the calls of all
 
 FAMILIES = {
     "genai": "opentelemetry.instrumentation.genai",
@@ -22,64 +27,10 @@ FAMILIES = {
 """Whose instrumentors → the package that holds one for each library."""
 CLASSES = {"openai": "OpenAIInstrumentor", "anthropic": "AnthropicInstrumentor", "langchain": "LangChainInstrumentor"}
 CLASSES_OF_OPENLLMETRY = {**CLASSES, "langchain": "LangchainInstrumentor"}
-
-PROGRAM = """
-import importlib, json, sys
-from pathlib import Path
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from amfs_otel import capture, guard, instrumentor
-from amfs_otel.capture.content import Masker
-from amfs_otel.capture.metrics import ClientMetrics
-from amfs_otel.capture.runtime import Capture
-from amfs_otel.settings import Settings
-from tests.instrumentation.recording import Captured, MemorySink
-
-order, library, origin, *others = sys.argv[1:]
-provider, exporter, sink = TracerProvider(), InMemorySpanExporter(), MemorySink()
-provider.add_span_processor(SimpleSpanProcessor(exporter))
-trace.set_tracer_provider(provider)
-made = Capture(
-    Settings(state_dir=Path("unused"), program="p"), sink, Masker(), provider.get_tracer("amfs_otel"), ClientMetrics(None)
-)
-capture.install(made)
-
-def theirs():
-    for other in others:
-        module, _, name = other.partition(":")
-        getattr(importlib.import_module(module), name)().instrument(tracer_provider=provider, skip_dep_check=True)
-
-for load in (theirs, instrumentor.instrument) if order == "theirs first" else (instrumentor.instrument, theirs):
-    load()
-
-hello, more = [{"role": "user", "content": "hello"}], {"stream": True, "stream_options": {"include_usage": True}}
-if library == "openai":
-    import openai
-    create = openai.OpenAI(base_url=origin + "/v1", api_key="k").chat.completions.create
-    create(model="gpt-4o-mini", messages=hello)
-    list(create(model="gpt-4o-mini", messages=hello, **more))
-elif library == "anthropic":
-    import anthropic
-    create = anthropic.Anthropic(base_url=origin, api_key="k").messages.create
-    create(model="claude-sonnet-5", max_tokens=9, messages=hello)
-    list(create(model="claude-sonnet-5", max_tokens=9, messages=hello, stream=True))
-else:
-    import langchain_openai
-    model = langchain_openai.ChatOpenAI(base_url=origin + "/v1", api_key="k", model="gpt-4o-mini", stream_usage=True)
-    model.invoke("hello")
-    list(model.stream("hello"))
-
-found = [e for t in Captured(made, sink, exporter, provider).close() for e in t["events"] if e["kind"] == "llm_call"]
-facts = ("source", "status", "input_tokens", "output_tokens")
-print(json.dumps({
-    "events": [[event[fact] for fact in facts] for event in found],
-    "spans": [[span.instrumentation_scope.name, span.name] for span in exporter.get_finished_spans()],
-    "states": {state.name: [state.state, state.foreign] for state in instrumentor.states()},
-    "errors": guard.counters(),
-}))
-"""
+ORDERS = ("theirs first", "ours first")
+SETS: tuple[tuple[str, ...], ...] = (*((name,) for name in FAMILIES), tuple(FAMILIES))
+NATIVE = "com.anthropic.sdk.python"
+"""The scope of the spans that the SDK itself makes, which give way to whichever stands for the call."""
 
 
 def instrumentor_of(family: str, library: str) -> str:
@@ -88,44 +39,159 @@ def instrumentor_of(family: str, library: str) -> str:
     return f"{FAMILIES[family]}.{library}:{classes[library]}"
 
 
-@cache
-def beside(order: str, library: str, families: tuple[str, ...]) -> dict[str, Any]:
-    """What two calls leave, one of them streamed, in a process with the instrumentors of `families`."""
-    python = python_of("beside-others")
+def case_of(order: str, library: str, families: tuple[str, ...], **more: Any) -> Case:
+    """The case of the calls of a library; with content and without, where that is not said."""
+    contents = ["NO_CONTENT"] if order == "theirs alone" or len(families) > 1 else ["NO_CONTENT", "SPAN_ONLY"]
     others = [instrumentor_of(family, library) for family in families]
+    return Case(order, library, others, **{"contents": contents, **more})
+
+
+def both_of(order: str) -> Case:
+    """OpenInference's instrumentors of langchain and of the client below it."""
+    return Case(order, "langchain", [instrumentor_of("openinference", library) for library in ("langchain", "openai")])
+
+
+CASES = [
+    *(case_of(order, library, families) for order in (*ORDERS, "theirs alone") for library in CLASSES for families in SETS),
+    *(case_of(order, "langchain", (family,), ours=["langchain"]) for order in ORDERS for family in FAMILIES),
+    *(case_of("ours first", "openai", (family,), contents=["NO_CONTENT"], elsewhere=True) for family in FAMILIES),
+    *(both_of(order) for order in ORDERS),
+]  # fmt: skip
+
+
+def run(cases: list[Case]) -> Iterator[dict[str, Any]]:
+    """What the calls of each case leave."""
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "instrumentation")]),
         "OTEL_SEMCONV_STABILITY_OPT_IN": "gen_ai_latest_experimental",
     }
-    with ModelServer() as server:
-        done = subprocess.run(
-            [python, "-c", PROGRAM, order, library, server.origin, *others],
-            capture_output=True, text=True, timeout=120, check=False, env=environment,
-        )  # fmt: skip
+    program = ROOT / "tests" / "instrumentation" / "beside_others_program.py"
+    done = subprocess.run(
+        [python_of("beside-others"), program, json.dumps([asdict(case) for case in cases])],
+        capture_output=True, text=True, timeout=600, check=False, env=environment,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)
+    return map(json.loads, done.stdout.splitlines())
 
 
-@pytest.mark.parametrize("families", [*((name,) for name in FAMILIES), tuple(FAMILIES)], ids="+".join)
+LeftBy = Callable[[Case], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def left_by() -> LeftBy:
+    """What one of `CASES` leaves; all of them run together, once."""
+    found = {repr(case): left for case, left in zip(CASES, run(CASES), strict=True)}
+    return lambda case: found[repr(case)]
+
+
+def theirs_in(call: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The spans of others that a call leaves, without what differs from one run to the next."""
+    found = [span for span in call["spans"] if span["scope"] not in ("amfs_otel", NATIVE)]
+    return sorted((span["scope"], span["name"], str(span["usage"]), str(span["error"])) for span in found)
+
+
+def models_of_ours(call: dict[str, Any]) -> list[str]:
+    """The names of our spans of model calls."""
+    found = [span["name"] for span in call["spans"] if span["scope"] == "amfs_otel"]
+    return [name for name in found if not name.startswith("invoke_agent")]
+
+
+def assert_one_event(call: dict[str, Any], source: str, *, told: bool = True) -> None:
+    """A call is one event, which bears the ids of a span of theirs, and that (`told`) the record's."""
+    assert len(call["events"]) == (MANY if call["call"].startswith("many") else 1)
+    assert len({tuple(event["ids"]) for event in call["events"]}) == len(call["events"])
+    wanted = {"error": ("error", None), "embeddings": ("ok", 1)}.get(call["call"], ("ok", 143))
+    for event in call["events"]:
+        assert (event["source"], event["status"], event["input_tokens"]) == (source, *wanted)
+        (named,) = [span for span in call["spans"] if span["ids"] == event["ids"]]
+        assert named["scope"] != "amfs_otel"
+        assert named["response"] in (None, event["response_id"])
+        assert not told or named["record"] == event["record"]
+
+
+@pytest.mark.parametrize("families", SETS, ids="+".join)
 @pytest.mark.parametrize("library", CLASSES)
-@pytest.mark.parametrize("order", ["theirs first", "ours first"])
-def test_a_call_is_one_event_with_one_set_of_counts(order: str, library: str, families: tuple[str, ...]) -> None:
-    found = beside(order, library, families)
-    source = "anthropic" if library == "anthropic" else "openai"
-    assert found["events"] == [[source, "ok", 143, 58]] * 2
-    assert found["errors"] == {}
-    assert found["states"][library][0] == "patched"
-    ours = [name for scope, name in found["spans"] if scope == "amfs_otel"]
-    theirs = [scope for scope, _ in found["spans"] if scope != "amfs_otel"]
-    assert sum(name.startswith("chat ") for name in ours) == 2
-    for family in families:
-        mine = [scope for scope in theirs if scope.startswith(f"{FAMILIES[family]}.{library}")]
-        assert len(mine) == 2, theirs
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_call_is_one_event_and_theirs_is_its_span(
+    left_by: LeftBy, order: str, library: str, families: tuple[str, ...]
+) -> None:
+    found = left_by(case_of(order, library, families))
+    alone = {call["call"]: theirs_in(call) for call in left_by(case_of("theirs alone", library, families))["calls"]}
+    assert (found["errors"], found["states"][library]["state"]) == ({}, "patched")
+    for call in found["calls"]:
+        assert_one_event(call, "anthropic" if library == "anthropic" else "openai")
+        assert models_of_ours(call) == []
+        assert theirs_in(call) == alone[call["call"]]
+        assert len(call["spans"]) == len(theirs_in(call)) + call["records"]
+
+
+@pytest.mark.parametrize("families", SETS, ids="+".join)
+@pytest.mark.parametrize("library", CLASSES)
+@pytest.mark.parametrize("order", ORDERS)
+def test_each_token_is_counted_by_one_metric(
+    left_by: LeftBy, order: str, library: str, families: tuple[str, ...]
+) -> None:
+    found = left_by(case_of(order, library, families))
+    read = sum(event["input_tokens"] or 0 for call in found["calls"] for event in call["events"])
+    theirs = {key: tokens for key, tokens in found["counted"].items() if key.endswith(" gen_ai.client.token.usage")}
+    ours = found["counted"].get("amfs_otel gen_ai.client.inference.usage.input_tokens", 0)
+    embedded = sum(
+        event["input_tokens"] for call in found["calls"] if call["call"] == "embeddings" for event in call["events"]
+    )
+    if families == ("openinference",):
+        assert (theirs, ours) == ({}, read - embedded)
+    else:
+        assert len(theirs) == len(set(families) - {"openinference"})
+        counted = next(iter(theirs.values()))
+        assert ours + counted == read or ("genai" in families and (counted, ours) == (read, 0))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_frameworks_own_account_of_a_call_has_their_span_too(left_by: LeftBy, order: str, family: str) -> None:
+    found = left_by(case_of(order, "langchain", (family,), ours=["langchain"]))
+    for call in found["calls"]:
+        assert_one_event(call, "langchain", told=False)  # it is made when their span has ended
+        assert models_of_ours(call) == []
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_of_two_of_theirs_that_of_the_client_is_named(left_by: LeftBy, order: str) -> None:
+    for call in left_by(both_of(order))["calls"]:
+        assert_one_event(call, "openai")
+        assert models_of_ours(call) == []
+        scopes = {tuple(span["ids"]): span["scope"] for span in call["spans"]}
+        assert {scopes[tuple(event["ids"])] for event in call["events"]} == {"openinference.instrumentation.openai"}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_spans_that_go_elsewhere_stand_for_none_of_ours(left_by: LeftBy, family: str) -> None:
+    found = left_by(case_of("ours first", "openai", (family,), contents=["NO_CONTENT"], elsewhere=True))
+    for call in found["calls"]:
+        assert len(models_of_ours(call)) == len(call["events"])
+        for event in call["events"]:
+            assert [span["scope"] for span in call["spans"] if span["ids"] == event["ids"]] == ["amfs_otel"]
+        assert not [span for span in call["spans"] if span["scope"] != "amfs_otel" and span["record"] is not None]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("library", CLASSES)
+@pytest.mark.parametrize("order", ORDERS)
+def test_whose_spans_stand_for_the_calls_is_told(left_by: LeftBy, order: str, library: str, family: str) -> None:
+    for call in left_by(case_of(order, library, (family,)))["calls"]:
+        ((operations),) = call["owners"].values()
+        ((scopes),) = operations.values()
+        assert [scope.startswith(f"{FAMILIES[family]}.{library}") for scope in scopes] == [True]
+        assert list(scopes.values()) == [len(call["events"])]
 
 
 @pytest.mark.parametrize("family", ["genai", "openllmetry"])
-def test_who_wrapped_our_hooks_before_us_is_named(family: str) -> None:
-    state, foreign = beside("theirs first", "openai", (family,))["states"]["openai"]
-    assert state == "patched"
-    assert f"{FAMILIES[family]}.openai" in dict(line.split(": ") for line in foreign)["Completions.create"]
+def test_who_wrapped_a_method_is_told_whoever_was_first(left_by: LeftBy, family: str) -> None:
+    owner = f"{FAMILIES[family]}.openai"
+    for order, place, other in (("theirs first", "foreign", "foreign_over"), ("ours first", "foreign_over", "foreign")):
+        state = left_by(case_of(order, "openai", (family,)))["states"]["openai"]
+        named = dict(line.split(": ") for line in state[place])
+        assert named["Completions.create"].startswith(owner)
+        assert state[other] == []
+        assert foreign_cause("It has wrapped it", "openai", named["Completions.create"]).level == "note"

@@ -1,0 +1,121 @@
+"""Whose span stands for a call, with tracers in place of other instrumentors; the real ones: `test_beside_others`."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from types import ModuleType
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+
+from amfs_otel import capture, guard
+from amfs_otel.attach import RequestBoundaries
+from amfs_otel.capture import Kind, foreign
+from tests.instrumentation.recording import Captured
+
+OPENLLMETRY = "opentelemetry.instrumentation.openai"
+FIELDS = {"operation": "chat", "provider": "openai", "model": "m"}
+
+
+@pytest.fixture
+def beside(captured_with: Callable[..., Captured]) -> Iterator[Captured]:
+    """A capture in a process that has loaded OpenLLMetry's instrumentor of openai."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(sys.modules, OPENLLMETRY, ModuleType(OPENLLMETRY))
+        captured = captured_with()
+        captured.provider.add_span_processor(RequestBoundaries(captured.provider))
+        yield captured
+    foreign.watch()
+
+
+def begun(kind: Kind = Kind.LLM_CALL, source: str = "openai", **more: Any) -> capture.Step:
+    step = capture.begin(kind, source, {**FIELDS, **more})
+    assert step is not None
+    return step
+
+
+def owner_of(event: dict[str, Any], captured: Captured) -> str:
+    """The scope of the span whose ids an event bears."""
+    (span,) = [span for span in captured.spans() if f"{span.context.span_id:016x}" == event["span"]]
+    return span.instrumentation_scope.name
+
+
+def test_where_nobody_else_is_loaded_our_span_begins_with_the_call(captured: Captured) -> None:
+    assert foreign.watched == set()
+    step = begun()
+    assert step.beside is None
+    assert step.span.is_recording()
+    step.end()
+    assert foreign.owners() == {}
+
+
+@pytest.mark.parametrize("attached", [True, False])
+def test_a_span_that_begins_before_ours_stands_for_one_call(beside: Captured, attached: bool) -> None:
+    theirs = beside.provider.get_tracer(f"{OPENLLMETRY}.v1").start_span("openai.chat")
+    for around in (trace.use_span(theirs) if attached else nullcontext(), nullcontext()):
+        with around:
+            step = begun()
+            token = step.attach()
+            step.detach(token)
+            step.end({"input_tokens": 3})
+    theirs.end()
+    (found,) = beside.close()
+    assert [owner_of(event, beside) for event in found["events"]] == [f"{OPENLLMETRY}.v1", "amfs_otel"]
+    (ended,) = [span for span in beside.spans() if span.name == "openai.chat"]
+    assert (ended.attributes or {})["amfs.record.id"] == found["record_id"]
+    counted = [span for span in beside.spans() if "gen_ai.usage.input_tokens" in (span.attributes or {})]
+    assert len(counted) == 1, "the other call has a span of ours"
+
+
+def test_ours_is_made_where_no_other_comes(beside: Captured) -> None:
+    step = begun()
+    token = step.attach()
+    with beside.provider.get_tracer("http").start_as_current_span("POST"):
+        pass
+    step.detach(token)
+    step.end({"input_tokens": 3})
+    (found,) = beside.close()
+    assert owner_of(found["events"][0], beside) == "amfs_otel"
+    post, chat, root = beside.spans()
+    assert (chat.name, chat.attributes and chat.attributes["gen_ai.usage.input_tokens"]) == ("chat m", 3)
+    assert post.parent == chat.parent == root.context
+    assert chat.start_time is not None
+    assert post.start_time is not None
+    assert chat.start_time <= post.start_time
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_the_end_waits_for_a_span_that_begins_after_the_call(beside: Captured, comes: bool) -> None:
+    step = begun(api_type="responses")
+    step.end({"input_tokens": 3})
+    if comes:
+        start = step.event.start_ns - 1
+        beside.provider.get_tracer(f"{OPENLLMETRY}.v1").start_span("openai.response", start_time=start).end()
+    (found,) = beside.close()
+    (event,) = found["events"]
+    assert (event["status"], event["input_tokens"]) == ("ok", 3)
+    assert owner_of(event, beside) == (f"{OPENLLMETRY}.v1" if comes else "amfs_otel")
+    assert foreign.owners() == {"openai": {"responses": {owner_of(event, beside): 1}}}
+
+
+def test_other_steps_and_other_libraries_have_their_own_spans(beside: Captured) -> None:
+    theirs = beside.provider.get_tracer(f"{OPENLLMETRY}.v1").start_span("openai.chat")
+    for kind, source in ((Kind.LLM_CALL, "anthropic"), (Kind.TOOL_CALL, "openai")):
+        begun(kind, source, tool_name="t").end()
+    theirs.end()
+    (found,) = beside.close()
+    assert [owner_of(event, beside) for event in found["events"]] == ["amfs_otel", "amfs_otel"]
+
+
+def test_a_span_that_cannot_be_read_costs_no_event(beside: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise ValueError("ours")
+
+    monkeypatch.setattr(foreign, "standing_for", broken)
+    monkeypatch.setattr(foreign, "stand_beside", broken)
+    begun().end({"input_tokens": 3})
+    (found,) = beside.close()
+    assert owner_of(found["events"][0], beside) == "amfs_otel"
+    assert guard.counters()["spans"]["errors"] == 2
+    assert sorted(span.name for span in beside.spans()) == ["chat m", "invoke_agent test-program"]
