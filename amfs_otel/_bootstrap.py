@@ -9,6 +9,7 @@ every other vendor's instrumentation, too.
 """
 
 import logging
+import sys
 from typing import Any
 
 _armed = False
@@ -46,6 +47,18 @@ def arm(tracer_provider: Any = None, names: tuple[str, ...] = ()) -> bool:
     attach.attach(tracer_provider)
     instrumentor.instrument(names, disabled=settings.library_disabled, before_patch=start_if_armed)
     return True
+
+
+def disarm() -> None:
+    """Takes the patches back, closes and signs what is open, and captures no more until `arm` or `start`."""
+    global _armed  # noqa: PLW0603  see `arm`
+    from amfs_otel import instrumentor
+
+    _armed = False
+    instrumentor.uninstrument()
+    pipeline = sys.modules.get("amfs_otel.pipeline")
+    if pipeline is not None:
+        pipeline.stop()
 
 
 def start(tracer_provider: Any = None, names: tuple[str, ...] = ()) -> bool:

@@ -1,7 +1,8 @@
 """Attaching to tracer providers: request boundaries, and our place in the order of exit.
 
 The processor goes to the global provider and to every provider that is made later (a user's second provider is
-invisible otherwise). It only looks at SERVER and CONSUMER spans; its `shutdown` means flush, never stop. Until the
+invisible otherwise). It looks at SERVER and CONSUMER spans, and where instrumentors of other vendors are loaded at the
+start of theirs; its `shutdown` means flush, never stop. Until the
 pipeline has been started by the import of a library that we patch, it does nothing, and nothing is imported for it.
 """
 
@@ -27,19 +28,36 @@ _lock = threading.Lock()
 _attached: "weakref.WeakSet[Any]" = weakref.WeakSet()
 _wrapped = False
 
+_REQUESTS = frozenset({SpanKind.SERVER, SpanKind.CONSUMER})  # a member is slow to find in its enumeration
+
 
 class RequestBoundaries(SpanProcessor):
     """Marks a request for each SERVER or CONSUMER span, unless a hook has marked it, and ends it with the span."""
 
-    def __init__(self) -> None:
+    def __init__(self, provider: Any = None) -> None:
+        self._provider = weakref.ref(provider) if provider is not None else lambda: None
         self._requests: dict[int, Request] = {}
         self.saw_foreign_spans = False
         """Whether the application has spans of its own (see `pipeline.dead_collector`)."""
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:  # noqa: ARG002  the SDK's signature
         """Marks a request in the caller's context."""
-        if span.kind in (SpanKind.SERVER, SpanKind.CONSUMER) and _pipeline() is not None:
+        if span.kind in _REQUESTS and _pipeline() is not None:
             guard.run("boundary", self._begin, span)
+        foreign = sys.modules.get("amfs_otel.capture.foreign")
+        if foreign is not None and foreign.watched:
+            guard.run("spans", self._look_at, span)
+
+    def _look_at(self, span: Span) -> None:
+        """Tells the capture of a span of another instrumentor that goes where ours go: elsewhere it stands for none."""
+        from amfs_otel import capture
+
+        running = _pipeline()
+        own = running.tracer_provider if running is not None else None
+        own = own if own is not None else trace.get_tracer_provider()
+        # A provider that is not the SDK's own hands our spans on to one that we do not know.
+        if self._provider() is own or not hasattr(own, "add_span_processor"):
+            capture.saw_span(span)
 
     def _begin(self, span: Span) -> None:
         from amfs_otel import capture
@@ -52,7 +70,7 @@ class RequestBoundaries(SpanProcessor):
         """Ends the request; its implicit window closes with it."""
         if not self.saw_foreign_spans:
             self.saw_foreign_spans = getattr(span.instrumentation_scope, "name", None) != SCOPE
-        if span.kind in (SpanKind.SERVER, SpanKind.CONSUMER) and span.context is not None:
+        if span.kind in _REQUESTS and span.context is not None:
             request = self._requests.pop(span.context.span_id, None)
             if request is not None:
                 from amfs_otel import capture
@@ -94,7 +112,7 @@ def _attach_to(provider: Any) -> None:
         if provider in _attached:
             return
         _attached.add(provider)
-    add(RequestBoundaries())
+    add(RequestBoundaries(provider))
     running = _pipeline()
     if running is not None:
         # Registered again, so that at exit our root spans end before the provider shuts down.

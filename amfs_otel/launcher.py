@@ -5,7 +5,7 @@ from typing import Any
 
 from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
 
-from amfs_otel import _bootstrap, instrumentor
+from amfs_otel import _bootstrap
 
 
 class AmfsInstrumentor(BaseInstrumentor):
@@ -19,4 +19,4 @@ class AmfsInstrumentor(BaseInstrumentor):
         _bootstrap.arm(kwargs.get("tracer_provider"))
 
     def _uninstrument(self, **_kwargs: Any) -> None:
-        instrumentor.uninstrument()
+        _bootstrap.disarm()

@@ -235,7 +235,11 @@ def _program_name() -> str:
     spec = getattr(main, "__spec__", None)
     if spec is not None and spec.name:
         return str(spec.name).removesuffix(".__main__")
-    return Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-") else "python"
+    if not sys.argv or sys.argv[0] in ("", "-c", "-"):
+        return "python"
+    program = Path(sys.argv[0])
+    # A process that was spawned by `python -m package` has its arguments, but not its `__spec__`.
+    return program.parent.name if program.stem == "__main__" else program.stem
 
 
 def _switch(value: str) -> bool:

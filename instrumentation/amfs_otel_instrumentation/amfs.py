@@ -5,8 +5,10 @@ filesystem, HTTP and Postgres adapters. The SDK has no async variant.
 
 - The outermost public call is the event. What it calls itself is not, except the lesson that `commit_outcome` writes.
 - A session belongs to the *state* of a tracker: handles made by `as_agent` share attributes and session id but not the
-  tracker, and inside `read_tracker_scope` handles share one. The state cannot be hashed and its `id` is used again, so
-  sessions are found by id and checked by identity; a state that goes away closes its window.
+  tracker, and inside `read_tracker_scope` handles share one: their events are one chain, each under its own agent. The
+  state cannot be hashed and its `id` is used again, so sessions are found by id and checked by identity; a state that
+  goes away closes its window.
+- Attributes of a session stand on the first event after they were set, so that a trace without an outcome has them.
 - Values come from arguments and return values. The tracker is asked only which keys an outcome will be credited to: it
   also knows entries that the call refused to show.
 - Reads have no effect on the record: `history`, `diff`, `timeline`, `graph_neighbors`, `list_traces`, … are no events.
@@ -64,11 +66,18 @@ _operation: ContextVar[str | None] = ContextVar("amfs_otel_amfs_operation", defa
 
 @dataclass(slots=True)
 class _Tracked:
-    """What we know of one state of a read tracker: its session, and the newest read of each entry since the commit."""
+    """What we know of one state of a read tracker.
+
+    Attributes:
+        state: Found by its `id`, known by its identity.
+        seen: The newest read of each entry since the commit.
+        told: The last closed window when attributes of the session were reported, and these attributes.
+    """
 
     state: "weakref.ref[Any]"
     session: capture.Session
     seen: dict[str, Seen] = field(default_factory=dict[str, Seen])
+    told: Any = None
 
 
 @dataclass(slots=True)
@@ -137,6 +146,21 @@ def _call(operation: str, memory: Any, args: tuple[Any, ...], kwargs: dict[str, 
     return _Call(operation, memory, arguments_from_call(operation, args, kwargs), tracked, reads, time.time_ns())
 
 
+def _own(call: _Call, fields: dict[str, Any]) -> dict[str, Any]:
+    """`fields`, and what the handle adds: its agent where the tracker's session has another one, new attributes."""
+    tracked, agent, attributes = call.tracked, capture.name(call.memory.agent_id), call.memory.session_attributes
+    if agent and agent != tracked.session.agent:
+        fields["agent"] = agent
+    if attributes and tracked.told != (tracked.session.last, attributes):
+        tracked.told = (tracked.session.last, attributes)
+        fields["attributes"] = attributes
+    return fields
+
+
+def _instant(call: _Call, kind: Kind, fields: dict[str, Any], **more: Any) -> None:
+    capture.instant(kind, SOURCE, _own(call, fields), memory=call.tracked.session, **more)
+
+
 def _step(
     kind: Kind,
     operation: str,
@@ -148,7 +172,7 @@ def _step(
         fields = fields_from_call(memory, operation, call.arguments)
         if _operation.get() is not None:
             fields["synthetic"] = True
-        call.step = capture.begin(kind, SOURCE, fields, memory=call.tracked.session)
+        call.step = capture.begin(kind, SOURCE, _own(call, fields), memory=call.tracked.session)
         return call
 
     def wrapper(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -171,7 +195,7 @@ def _read_done(call: _Call, step: Step, entry: Any) -> None:
         _remember(call, step, entry.entry_key, result)
         if call.operation == "read_from":
             met = interaction_from_read(call.memory, entry, call.arguments)
-            capture.instant(Kind.AGENT_INTERACTION, SOURCE, met, memory=call.tracked.session, inside=step)
+            _instant(call, Kind.AGENT_INTERACTION, met, inside=step)
 
 
 def _remember(call: _Call, step: Step, entry_key: str, read: dict[str, Any]) -> None:
@@ -187,7 +211,7 @@ def _query_done(call: _Call, step: Step, result: Any) -> None:
     for entry_key, read in reads_from_return(call.operation, result, booked) if booked else ():
         path, _, key = entry_key.rpartition("/")
         fields = read_from_arguments(call.memory, call.operation, {**call.arguments, "entity_path": path, "key": key})
-        capture.instant(Kind.MEMORY_READ, SOURCE, {**fields, **read}, memory=call.tracked.session, inside=step)
+        _instant(call, Kind.MEMORY_READ, {**fields, **read}, inside=step)
         _remember(call, step, entry_key, read)
 
 
@@ -210,7 +234,7 @@ def _transaction_exit(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs
             return
         step.end(transaction_from_commit(instance.commit))
         for written in writes_from_transaction(memory, instance.entries):
-            capture.instant(Kind.MEMORY_WRITE, SOURCE, written, memory=call.tracked.session, inside=step)
+            _instant(call, Kind.MEMORY_WRITE, written, inside=step)
 
     def fields(memory: Any, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return {**write_from_arguments(memory, operation, arguments), "entry_count": instance.pending_count}
@@ -228,10 +252,8 @@ def _note(operation: str, noted: Callable[[_Call, Any], None]) -> Wrapper:
                 result = wrapped(*args, **kwargs)
         except BaseException as error:
             if call is not None:
-                capture.instant(
-                    Kind.ERROR, SOURCE, {"operation": operation}, memory=call.tracked.session, error=error,
-                    start_ns=call.start_ns,
-                )  # fmt: skip
+                failed = {"operation": operation}
+                guard.run(SOURCE, _instant, call, Kind.ERROR, failed, error=error, start_ns=call.start_ns)
             raise
         if call is not None:
             guard.run(SOURCE, noted, call, result)
@@ -241,11 +263,11 @@ def _note(operation: str, noted: Callable[[_Call, Any], None]) -> Wrapper:
 
 
 def _context_noted(call: _Call, _result: Any) -> None:
-    capture.instant(Kind.CONTEXT, SOURCE, context_from_arguments(call.arguments), memory=call.tracked.session)
+    _instant(call, Kind.CONTEXT, context_from_arguments(call.arguments))
 
 
 def _attempt_noted(call: _Call, record: Any) -> None:
-    capture.instant(Kind.ATTEMPT, SOURCE, attempt_from_record(record, call.tracked.seen), memory=call.tracked.session)
+    _instant(call, Kind.ATTEMPT, attempt_from_record(record, call.tracked.seen))
 
 
 def _action_noted(call: _Call, _result: Any) -> None:
@@ -254,19 +276,16 @@ def _action_noted(call: _Call, _result: Any) -> None:
 
 def _action(call: _Call, arguments: dict[str, Any]) -> None:
     start_ns = start_ns_from_duration(arguments.get("duration_ms"))
-    fields = action_from_arguments(arguments)
-    capture.instant(Kind.TOOL_CALL, SOURCE, fields, memory=call.tracked.session, start_ns=start_ns)
+    _instant(call, Kind.TOOL_CALL, action_from_arguments(arguments), start_ns=start_ns)
 
 
 def _model_call_noted(call: _Call, record: Any) -> None:
     start_ns = start_ns_from_duration(record.get("latency_ms"))
-    fields = model_call_from_record(record)
-    capture.instant(Kind.LLM_CALL, SOURCE, fields, memory=call.tracked.session, start_ns=start_ns)
+    _instant(call, Kind.LLM_CALL, model_call_from_record(record), start_ns=start_ns)
 
 
 def _room_noted(call: _Call, _result: Any) -> None:
-    fields = room_act_from_arguments(call.memory, call.operation, call.arguments)
-    capture.instant(Kind.AGENT_INTERACTION, SOURCE, fields, memory=call.tracked.session)
+    _instant(call, Kind.AGENT_INTERACTION, room_act_from_arguments(call.memory, call.operation, call.arguments))
 
 
 def _transaction_noted(call: _Call, transaction: Any) -> None:
@@ -277,8 +296,7 @@ def _clear_read_log(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: 
     def noted(call: _Call, _result: Any) -> None:
         call.tracked.seen.clear()
         if discarded and capture.has_window(call.tracked.session):
-            fields = {"discarded": discarded}
-            capture.instant(Kind.WINDOW_DISCARDED, SOURCE, fields, memory=call.tracked.session)
+            _instant(call, Kind.WINDOW_DISCARDED, {"discarded": discarded})
 
     discarded = guard.run(SOURCE, lambda: instance._read_tracker.read_count)  # noqa: SLF001  0 once it is cleared
     return _note("clear_read_log", noted)(wrapped, instance, args, kwargs)
@@ -290,7 +308,8 @@ def _commit_outcome(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: 
         arguments = arguments_from_call("commit_outcome", args, kwargs)
         tracked = _tracked(instance)
         keys = causal_keys_from_call(arguments, instance._read_tracker.terminal_causal_keys, tracked.seen)  # noqa: SLF001
-        return {**outcome_from_arguments(arguments, instance.session_attributes), "causal_keys": keys}
+        agent = capture.name(instance.agent_id) or tracked.session.agent
+        return {**outcome_from_arguments(arguments, instance.session_attributes), "causal_keys": keys, "agent": agent}
 
     def noted(call: _Call, entries: Any) -> None:
         session, seen = call.tracked.session, call.tracked.seen
@@ -356,14 +375,9 @@ _queries = {
 _rooms = {
     name: _note(name, _room_noted)
     for name in (
-        "room_join",
-        "room_leave",
-        "room_discuss",
-        "negotiate_create",
-        "negotiate_propose",
-        "negotiate_respond",
+        "room_join", "room_leave", "room_discuss", "negotiate_create", "negotiate_propose", "negotiate_respond",
     )
-}
+}  # fmt: skip
 _methods: dict[str, Wrapper] = {
     **_reads,
     **_queries,

@@ -25,7 +25,7 @@ from opentelemetry.trace import SpanKind
 
 from amfs_otel import capture, guard, instrumentor
 from amfs_otel.capture.ambient import explicit_session
-from amfs_otel.capture.windows import Session
+from amfs_otel.capture.sessions import Session
 from amfs_otel.model import ClosedBy, EventClosed, Kind
 from amfs_otel.settings import LedgerContent
 from tests.instrumentation.recording import Captured, kinds

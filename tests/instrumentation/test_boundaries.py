@@ -1,85 +1,27 @@
-"""A server that calls a model and has no spans of its own: one trace a request, never mixed, streamed bodies included."""
+"""A server that calls a model and has no spans of its own: one trace a request, never mixed, streamed bodies included.
+
+Here Starlette, and the mark by which requests are kept apart; WSGI frameworks and Celery have files of their own.
+"""
 
 import asyncio
 import contextvars
 import importlib
-import json
-import re
-import socketserver
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from openai import AsyncOpenAI, OpenAI
-from opentelemetry.trace import SpanKind, Tracer
 
-from amfs_otel import attach, capture, instrumentor
-from amfs_otel.attach import RequestBoundaries
+from amfs_otel import capture, instrumentor
 from amfs_otel.capture.requests import open_request
-from amfs_otel.demo.model_server import ModelServer
-from tests.instrumentation.recording import Captured, kinds
-from tests.instrumentation.serving import CLIENTS, at_once, serving_asgi, serving_wsgi
-
-FRAMEWORKS = ("starlette", "flask", "django", "celery")
-
-
-class Agent:
-    """What an endpoint does: one plain call, then one whose answer is streamed to the client."""
-
-    def __init__(self, server: ModelServer) -> None:
-        # A loop that has ended can close no connection: none is kept.
-        way: Any = {"base_url": server.base_url, "api_key": "any", "default_headers": {"Connection": "close"}}
-        self.sync = OpenAI(**way, max_retries=0, timeout=60)
-        self.asynchronous = AsyncOpenAI(**way, max_retries=0, timeout=60)
-
-    @staticmethod
-    def _asked(number: Any, part: str, **more: Any) -> dict[str, Any]:
-        return {"model": "m", "messages": [{"role": "user", "content": f"question-{number}-{part}"}], **more}
-
-    def plan(self, number: Any) -> str:
-        create: Any = self.sync.chat.completions.create
-        return create(**self._asked(number, "plan")).choices[0].message.content
-
-    def answer(self, number: Any) -> Iterator[str]:
-        create: Any = self.sync.chat.completions.create
-        for chunk in create(**self._asked(number, "answer", stream=True)):
-            yield (chunk.choices[0].delta.content or "") if chunk.choices else ""
-
-    async def aplan(self, number: Any) -> str:
-        create: Any = self.asynchronous.chat.completions.create
-        return (await create(**self._asked(number, "plan"))).choices[0].message.content
-
-    async def aanswer(self, number: Any) -> AsyncIterator[str]:
-        create: Any = self.asynchronous.chat.completions.create
-        async for chunk in await create(**self._asked(number, "answer", stream=True)):
-            yield (chunk.choices[0].delta.content or "") if chunk.choices else ""
+from tests.instrumentation.recording import Captured
+from tests.instrumentation.requests_served import FRAMEWORKS, Agent, check_one_trace_each, patched_agent, questions
+from tests.instrumentation.serving import at_once, serving_asgi
 
 
 @pytest.fixture
 def agent(captured: Captured, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
-    capture.current_request.set(None)
-    instrumentor.instrument(["openai", *FRAMEWORKS])
-    # The default, 5, is too few for clients that all connect at once.
-    monkeypatch.setattr(socketserver.TCPServer, "request_queue_size", 2 * CLIENTS)
-    with ModelServer() as server:
-        yield Agent(server)
-
-
-def questions(trace: dict[str, Any]) -> list[str]:
-    """What a trace's model calls were asked; the model repeats it in its answer."""
-    found = [set(re.findall(r"question-\d+-[a-z]+", json.dumps(event))) for event in trace["events"]]
-    assert all(len(asked) == 1 for asked in found)
-    return [question for asked in found for question in asked]
-
-
-def check_one_trace_each(captured: Captured, requests: int = CLIENTS) -> None:
-    """Every request closed a trace of its own with its two calls, before anything else could close it."""
-    traces = captured.traces()
-    expected = sorted([f"question-{n}-plan", f"question-{n}-answer"] for n in range(requests))
-    assert sorted(questions(trace) for trace in traces) == expected
-    assert {(trace["closed_by"], trace["status"]) for trace in traces} == {("session_end", "complete")}
-    assert {tuple(kinds(trace)) for trace in traces} == {("llm_call", "llm_call")}
-    assert captured.capture.windows.open_count() == 0
+    with patched_agent(monkeypatch) as patched:
+        yield patched
 
 
 # -- Starlette -----------------------------------------------------------------------------------------------------
@@ -173,237 +115,6 @@ async def test_lifespan_is_no_request_and_an_error_is_the_applications(agent: Ag
         assert caught.value is error
     assert [(kind, mark is None) for kind, mark in seen] == [("lifespan", True), ("http", False)]
     assert open_request() is None
-
-
-# -- Flask ---------------------------------------------------------------------------------------------------------
-
-
-def flask_app(agent: Agent) -> Any:
-    from flask import Flask, Response
-
-    app = Flask("chat")
-
-    @app.get("/<int:number>")
-    def chat(number: int) -> Response:
-        agent.plan(number)
-        return Response(agent.answer(number))
-
-    return app
-
-
-def test_flask_gives_one_trace_a_request(agent: Agent, captured: Captured) -> None:
-    with serving_wsgi(flask_app(agent)) as get:
-        bodies = at_once(lambda number: get(f"/{number}"))
-    assert all(bodies)
-    check_one_trace_each(captured)
-
-
-def test_flask_behind_middleware_that_streams(agent: Agent, captured: Captured) -> None:
-    app = flask_app(agent)
-    inner = app.wsgi_app
-
-    def streaming(environ: Any, start_response: Any) -> Iterator[bytes]:
-        yield from inner(environ, start_response)
-
-    app.wsgi_app = streaming
-    with serving_wsgi(app) as get:
-        at_once(lambda number: get(f"/{number}"), 8)
-    captured.capture.windows.close_due()
-    check_one_trace_each(captured, 8)
-
-
-def test_a_server_span_that_ends_before_the_body_is_the_same_request(
-    agent: Agent, captured: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(attach, "_pipeline", object)
-    captured.provider.add_span_processor(RequestBoundaries())
-    tracer: Tracer = captured.provider.get_tracer("server")
-    app = flask_app(agent)
-    inner = app.wsgi_app
-
-    def spanned(environ: Any, start_response: Any) -> Any:
-        with tracer.start_as_current_span("GET", kind=SpanKind.SERVER):
-            return inner(environ, start_response)
-
-    app.wsgi_app = spanned
-    with serving_wsgi(app) as get:
-        at_once(lambda number: get(f"/{number}"), 8)
-    check_one_trace_each(captured, 8)
-
-
-def test_a_server_span_outside_marks_the_request_alone(
-    agent: Agent, captured: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(attach, "_pipeline", object)
-    captured.provider.add_span_processor(RequestBoundaries())
-    tracer: Tracer = captured.provider.get_tracer("server")
-    app = flask_app(agent)
-    for number in range(2):
-        with tracer.start_as_current_span("GET", kind=SpanKind.SERVER):
-            mark = open_request()
-            response = app.test_client().get(f"/{number}")
-            assert response.text
-            assert mark is not None
-            assert open_request() is mark
-    check_one_trace_each(captured, 2)
-
-
-# -- Django --------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def django_views() -> dict[str, Callable[..., Any]]:
-    """Views by name, filled in by each test; Django can be configured only once in a process."""
-    import django
-    from django.conf import settings
-    from django.urls import path
-
-    views: dict[str, Callable[..., Any]] = {}
-
-    def sync(request: Any, number: int) -> Any:
-        return views["sync"](number)
-
-    async def asynchronous(request: Any, number: int) -> Any:
-        return await views["async"](number)
-
-    urls = (path("sync/<int:number>", sync), path("async/<int:number>", asynchronous))
-    settings.configure(
-        ROOT_URLCONF=urls, ALLOWED_HOSTS=["*"], SECRET_KEY="of-tests", MIDDLEWARE=[], LOGGING_CONFIG=None
-    )
-    django.setup()
-    return views
-
-
-@pytest.fixture
-def django_agent(agent: Agent, django_views: dict[str, Callable[..., Any]]) -> Agent:
-    from django.http import StreamingHttpResponse
-
-    def sync(number: int) -> StreamingHttpResponse:
-        agent.plan(number)
-        return StreamingHttpResponse(agent.answer(number))
-
-    async def asynchronous(number: int) -> StreamingHttpResponse:
-        await agent.aplan(number)
-        return StreamingHttpResponse(agent.aanswer(number))
-
-    django_views.update({"sync": sync, "async": asynchronous})
-    return agent
-
-
-def test_django_under_wsgi_gives_one_trace_a_request(django_agent: Agent, captured: Captured) -> None:
-    from django.core.handlers.wsgi import WSGIHandler
-
-    with serving_wsgi(WSGIHandler()) as get:
-        bodies = at_once(lambda number: get(f"/sync/{number}"))
-    assert all(bodies)
-    check_one_trace_each(captured)
-
-
-def test_django_under_asgi_gives_one_trace_a_request(django_agent: Agent, captured: Captured) -> None:
-    from django.core.handlers.asgi import ASGIHandler
-
-    with serving_asgi(ASGIHandler()) as get:
-        bodies = at_once(lambda number: get(f"/async/{number}"))
-    assert all(bodies)
-    check_one_trace_each(captured)
-
-
-# -- Celery --------------------------------------------------------------------------------------------------------
-
-
-def celery_app(agent: Agent, **settings: Any) -> Any:
-    from celery import Celery
-
-    app = Celery("tasks", broker="memory://", backend="cache+memory://", set_as_current=False)
-    app.conf.update(settings)
-
-    @app.task(name="chat", shared=False)
-    def chat(number: int) -> str:
-        return agent.plan(number) + "".join(agent.answer(number))
-
-    return app
-
-
-def test_an_eager_task_is_a_trace(agent: Agent, captured: Captured) -> None:
-    chat = celery_app(agent, task_always_eager=True).tasks["chat"]
-    at_once(lambda number: chat.delay(number).result, 8)
-    check_one_trace_each(captured, 8)
-
-
-def test_a_task_that_calls_another_one_is_one_trace(agent: Agent, captured: Captured) -> None:
-    app = celery_app(agent, task_always_eager=True)
-
-    @app.task(name="inner", shared=False)
-    def inner(number: int) -> None:
-        list(agent.answer(number))
-
-    @app.task(name="outer", shared=False)
-    def outer(number: int) -> None:
-        agent.plan(number)
-        app.tasks["inner"].delay(number)
-        assert open_request() is not None
-
-    for number in range(2):
-        assert app.tasks["outer"].delay(number).result is None
-        assert open_request() is None
-    check_one_trace_each(captured, 2)
-
-
-def test_a_failing_task_ends_its_request_and_a_retry_is_another_run(agent: Agent, captured: Captured) -> None:
-    app = celery_app(agent, task_always_eager=True)
-
-    @app.task(name="again", shared=False, bind=True, default_retry_delay=0, max_retries=1)
-    def again(self: Any, number: int) -> None:
-        agent.plan(number)
-        raise self.retry(exc=LookupError("of the task"))
-
-    assert type(app.tasks["again"].delay(7).result) is LookupError
-    assert open_request() is None
-    assert [questions(trace) for trace in captured.traces()] == [["question-7-plan"]] * 2
-
-
-@pytest.fixture
-def own_logging() -> Iterator[None]:
-    """Keeps a worker from setting up the logging of the whole process."""
-    from celery.signals import setup_logging
-
-    def nothing(**_named: Any) -> None:
-        pass
-
-    setup_logging.connect(nothing, weak=False)
-    yield
-    setup_logging.disconnect(nothing)
-
-
-def test_a_worker_with_a_pool_of_threads(agent: Agent, captured: Captured, own_logging: None) -> None:
-    from celery.contrib.testing.worker import start_worker
-
-    app = celery_app(agent)
-    with start_worker(app, pool="threads", concurrency=4, perform_ping_check=False, shutdown_timeout=30):
-        waiting = [app.tasks["chat"].delay(number) for number in range(12)]
-        assert all(result.get(timeout=30, disable_sync_subtasks=False) for result in waiting)
-    check_one_trace_each(captured, 12)
-
-
-def test_the_tracer_that_workers_run_is_covered(agent: Agent, captured: Captured) -> None:
-    from celery.app.trace import build_tracer
-
-    app = celery_app(agent)
-    task = app.tasks["chat"]
-    trace_task = build_tracer(task.name, task, app=app)
-    done = at_once(lambda n: trace_task(f"id-{n}", (n,), {}, {"id": f"id-{n}", "is_eager": True}), 8)
-    assert all(info is None for _, info, *_ in done)
-    check_one_trace_each(captured, 8)
-
-
-def test_a_task_inside_a_request_is_a_part_of_it(agent: Agent, captured: Captured) -> None:
-    from flask import Flask
-
-    chat, app = celery_app(agent, task_always_eager=True).tasks["chat"], Flask("outer")
-    app.add_url_rule("/<int:number>", view_func=lambda number: chat.delay(number).result)
-    with serving_wsgi(app) as get:
-        at_once(lambda number: get(f"/{number}"), 4)
-    check_one_trace_each(captured, 4)
 
 
 # -- the mark itself -----------------------------------------------------------------------------------------------

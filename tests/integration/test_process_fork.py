@@ -96,7 +96,7 @@ capturing = pipeline.current().capture
 step = begun("open")
 held, go = threading.Event(), threading.Event()
 def hold():
-    with capturing.windows.lock, pipeline.current().worker._lock:
+    with pipeline.current().worker._lock, capturing.windows.lock:
         held.set(); go.wait()
 threading.Thread(target=hold, daemon=True).start()
 held.wait()
