@@ -34,20 +34,23 @@ class Library:
         distribution: PyPI name, for version checks.
         reports: Whether its patch reports events. One that only marks requests starts nothing: a server that uses no
             library of the others has no pipeline.
+        hears: Module that its `listen` needs, where that is imported later than `target`; `None` where it is not.
     """
 
     name: str
     target: str
     distribution: str
     reports: bool = True
+    hears: str | None = None
 
 
 LIBRARIES: tuple[Library, ...] = (
     Library("amfs", "amfs.memory", "amfs"),
     Library("openai", "openai", "openai"),
     Library("anthropic", "anthropic", "anthropic"),
-    Library("langchain", "langchain_core.tracers.context", "langchain-core"),
+    Library("langchain", "langchain_core.callbacks.manager", "langchain-core", hears="langchain_core.tracers.context"),
     Library("langgraph", "langgraph.pregel", "langgraph"),
+    Library("mcp", "mcp", "mcp"),
     Library("starlette", "starlette.applications", "starlette", reports=False),
     Library("flask", "flask.app", "flask", reports=False),
     Library("django", "django.core.handlers.base", "django", reports=False),
@@ -65,6 +68,7 @@ class PatchState:
         version: Version found.
         missing: Hooks whose target does not exist in this version.
         foreign: Targets that another vendor's instrumentor had wrapped before us: "target: owner".
+        foreign_over: Targets that one has wrapped since, around ours: likewise.
         detail: Why, where it is not `patched`.
     """
 
@@ -73,6 +77,7 @@ class PatchState:
     version: str | None = None
     missing: list[str] = field(default_factory=list[str])
     foreign: list[str] = field(default_factory=list[str])
+    foreign_over: list[str] = field(default_factory=list[str])
     detail: str | None = None
 
 
@@ -143,6 +148,8 @@ def _register(library: Library, before_patch: Callable[[], None]) -> None:
             guard.run(library.name, _patch, library)
 
     wrapt.register_post_import_hook(imported, library.target)
+    if library.hears is not None:
+        wrapt.register_post_import_hook(lambda _module: guard.run(library.name, _listen, library), library.hears)
 
 
 def _patch(library: Library) -> None:
@@ -164,8 +171,8 @@ def _patch(library: Library) -> None:
                 _hook(library.name, state, target, wrapper)
             for target, wrapper in cast("Mapping[str, Wrapper]", getattr(patch, "hooks_when_imported", {})).items():
                 _hook_when_imported(library.name, state, target, wrapper)
-            if hasattr(patch, "listen"):
-                _listening[library.name] = patch.listen()
+            if hasattr(patch, "listen") and (library.hears is None or _is_imported(library.hears)):
+                _listen(library)
         except Exception as error:  # noqa: BLE001  it would surface in the user's import statement
             state.state, state.detail = "failed", type(error).__name__
             guard.failed(library.name, error)
@@ -180,6 +187,20 @@ def _patch(library: Library) -> None:
                 state.version,
                 ", ".join(state.missing),
             )
+
+
+def _listen(library: Library) -> None:
+    """Has a patched library's own hook tell its patch, until `uninstrument`."""
+    with _lock:
+        if library.name in _replaced and library.name not in _listening:
+            patch = importlib.import_module(f"amfs_otel_instrumentation.{library.name}")
+            _listening[library.name] = patch.listen()
+
+
+def _is_imported(module_name: str) -> bool:
+    """Whether a module is there as a whole, not in the middle of its import."""
+    module = sys.modules.get(module_name)
+    return module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False)
 
 
 def _hook(name: str, state: PatchState, target: str, wrapper: Wrapper) -> None:
@@ -211,7 +232,7 @@ def _hook_when_imported(name: str, state: PatchState, target: str, wrapper: Wrap
                     state.state = "partial"
 
     module_name = target.partition(":")[0]
-    if getattr(getattr(sys.modules.get(module_name), "__spec__", None), "_initializing", False):
+    if module_name in sys.modules and not _is_imported(module_name):
         # Its import led to the library's, whose import led here: it has no classes yet.
         _unfinished.setdefault(name, []).append(lambda: imported(None))
     else:
@@ -261,22 +282,30 @@ def _guarded(name: str, wrapper: Wrapper) -> Wrapper:
 
 
 def _foreign_owner(function: Any) -> str | None:
-    """The instrumentor that wrapped `function` before us, by the module of its wrapper."""
+    """The instrumentor that wrapped `function`, before us or around us, by the module of its wrapper."""
     for _ in range(10):
         owner: Any = getattr(function, "_self_wrapper", None)
         if owner is None:
             return None
         module = str(getattr(owner, "__module__", ""))
-        if "instrumentation" in module and not module.startswith("amfs_otel"):
+        if module.startswith("amfs_otel"):
+            return None
+        if "instrumentation" in module:
             return module
         function = getattr(function, "__wrapped__", None)
     return None
 
 
 def uninstrument(names: Iterable[str] = ()) -> None:
-    """Restores every original (identity included) where nobody wrapped over us; elsewhere we become transparent."""
+    """Restores every original (identity included) where nobody wrapped over us; elsewhere we become transparent.
+
+    What is imported later is left as it is, until `instrument`.
+    """
     wanted = set(names)
     with _lock:
+        for name in _registered - _replaced.keys():
+            if not wanted or name in wanted:
+                _states[name].state = "disabled"
         for name in [n for n in _replaced if not wanted or n in wanted]:
             if name in _listening:
                 guard.run(name, _listening.pop(name))
@@ -292,7 +321,17 @@ def uninstrument(names: Iterable[str] = ()) -> None:
 
 def states() -> list[PatchState]:
     """The state of every registered patch."""
-    return list(_states.values())
+    with _lock:
+        for name, items in _replaced.items():
+            _states[name].foreign_over = [told for item in items if (told := _wrapped_over(item)) is not None]
+        return list(_states.values())
+
+
+def _wrapped_over(item: _Replaced) -> str | None:
+    """Who has wrapped what we wrapped, if it is an instrumentor."""
+    outermost = cast("dict[str, Any]", vars(item.parent)).get(item.attribute)
+    owner = None if outermost is item.ours else _foreign_owner(outermost)
+    return None if owner is None else f"{getattr(item.parent, '__qualname__', '')}.{item.attribute}: {owner}"
 
 
 def _installed_version(distribution: str) -> str | None:

@@ -136,15 +136,20 @@ class Assembler:
     def _prepared_event(self, record_id: str, event: Event, *, ended: bool) -> list[JournalItem]:
         opened = self._opened(f"{event.id:016x}")
         items: list[JournalItem] = []
+        answers: list[dict[str, Any]] = []
         if event.kind is Kind.LLM_CALL:
             if opened is None:
-                answered = guard.run("assemble", self._tools.answered, event, self.preparer) or ()
+                answers = guard.run("assemble", self._tools.answers_in, event) or []
+                answered = guard.run("assemble", self._tools.answered, event, answers, self.preparer) or ()
                 items.extend(EventPrepared(record_id, call) for call in answered)
             if ended:
                 guard.run("assemble", self._tools.asked, event)
         elif event.kind is Kind.TOOL_CALL:
             guard.run("assemble", self._tools.seen, event)
-        items.append(EventPrepared(record_id, self.preparer.event(event, opened, ended=ended)))
+        prepared = self.preparer.event(event, opened, ended=ended)
+        if answers:
+            prepared.facts["answered_tools"] = self._tools.named(answers, self.preparer)
+        items.append(EventPrepared(record_id, prepared))
         return items
 
     def _opened(self, event_id: str) -> PreparedEvent | None:
@@ -288,7 +293,7 @@ def _status(item: WindowClosed, events: list[PreparedEvent]) -> str:
         return "interrupted"
     if item.paused:
         return "paused"
-    return "incomplete" if any(event.is_open for event in events) else "complete"
+    return "incomplete" if any(event.facts["status"] == "incomplete" for event in events) else "complete"
 
 
 def _shifted(event: PreparedEvent, texts: list[PreparedText]) -> dict[str, Any]:
@@ -298,12 +303,17 @@ def _shifted(event: PreparedEvent, texts: list[PreparedText]) -> dict[str, Any]:
     return _with_offset(event.facts, offset) if offset and event.texts else event.facts
 
 
+_TREES = (dict, list)
+
+
 def _with_offset(tree: Any, offset: int) -> Any:
     if isinstance(tree, dict):
         members: dict[str, Any] = tree  # pyright: ignore[reportUnknownVariableType]
-        if len(members) == 1 and "$t" in members:
+        if "$t" in members and len(members) == 1:
             return {"$t": members["$t"] + offset}
-        return {key: _with_offset(value, offset) for key, value in members.items()}
+        return {
+            key: _with_offset(value, offset) if isinstance(value, _TREES) else value for key, value in members.items()
+        }
     if isinstance(tree, list):
         items: list[Any] = tree  # pyright: ignore[reportUnknownVariableType]
         return [_with_offset(item, offset) for item in items]

@@ -5,9 +5,9 @@ salt, commitment, length and digest, and no bytes.
 """
 
 import base64
+import binascii
 import json
-import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from amfs_otel.assemble.prepare import PreparedEvent
@@ -53,9 +53,12 @@ class ProcessBegan:
 JournalItem = ProcessBegan | WindowOpened | WindowClosed | WindowRenamed | WindowDropped | EventsMoved | EventPrepared
 
 
+_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
 def frame_id(record_id: str) -> bytes:
     """The 16 bytes of a record id."""
-    return uuid.UUID(record_id).bytes
+    return bytes.fromhex(record_id.replace("-", ""))
 
 
 def record_id_of(item: JournalItem) -> str:
@@ -76,11 +79,14 @@ def encoded(item: JournalItem) -> bytes:
             "synthetic": event.synthetic,
             "texts": [_text(text) for text in event.texts],
         }
-    elif isinstance(item, WindowOpened):
-        content = asdict(item.facts)
     else:
-        content = asdict(item)
-    return json.dumps({"t": type(item).__name__, **content}, separators=(",", ":")).encode()
+        content = _members(item.facts if isinstance(item, WindowOpened) else item)
+    return _json({"t": type(item).__name__, **content}).encode()
+
+
+def _members(item: Any) -> dict[str, Any]:
+    """The fields of a dataclass as they are: they are written at once, so that nothing need be copied."""
+    return {name: getattr(item, name) for name in item.__slots__}
 
 
 def decoded(data: bytes) -> JournalItem:
@@ -142,4 +148,4 @@ def _text_from(stored: dict[str, Any]) -> PreparedText:
 
 
 def _b64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
+    return binascii.b2a_base64(data, newline=False).decode("ascii")

@@ -2,7 +2,7 @@
 
 A plain function that answers a model's tool call is never patched; but the model asked for it in one response, and a
 later request holds the answer. Those two make a `tool_call` with `observed: "messages"` and no duration, unless the
-call itself was seen.
+call itself was seen. Either way the later request's event names the calls whose answers it brought.
 """
 
 from collections import OrderedDict
@@ -15,6 +15,8 @@ from amfs_otel.chain.skeleton import PreparedText
 from amfs_otel.model import Event, Kind
 
 REMEMBERED_CALLS = 4096
+ANSWERS_NAMED = 256
+"""So many of the answers that a request brings are named in its event, the last ones."""
 
 
 class ToolCallsInMessages:
@@ -25,10 +27,11 @@ class ToolCallsInMessages:
 
     def __init__(self) -> None:
         self._asked: OrderedDict[str, tuple[Event, dict[str, Any]]] = OrderedDict()
+        self._held: OrderedDict[str, None] = OrderedDict()
 
     def asked(self, event: Event) -> None:
         """Notes the tool calls that an ended model call asked for."""
-        for part in _parts(evaluated((event.result or {}).get("output_messages")), "tool_call"):
+        for part in _parts(evaluated((event.result or {}).get("output_messages")), ("tool_call",)):
             call_id = part.get("id")
             if isinstance(call_id, str) and call_id:
                 self._asked[call_id] = (event, part)
@@ -42,14 +45,40 @@ class ToolCallsInMessages:
         if isinstance(call_id, str):
             self._asked.pop(call_id, None)
 
-    def answered(self, event: Event, preparer: Preparer) -> list[PreparedEvent]:
-        """Tool calls whose answers the request of model call `event` holds for the first time."""
-        found: list[PreparedEvent] = []
-        if not self._asked:
-            return found
-        for part in _parts(evaluated(event.fields.get("input_messages")), "tool_call_response"):
+    def answers_in(self, event: Event) -> list[dict[str, Any]]:
+        """The parts with answers that the request of model call `event` brings, each id once.
+
+        A request repeats the whole conversation. It brings what stands after the last message that asks for tools, and
+        what no request before it held.
+        """
+        brought: dict[str, dict[str, Any]] = {}
+        older: dict[str, dict[str, Any]] = {}
+        for part in _parts(evaluated(event.fields.get("input_messages")), ("tool_call", "tool_call_response")):
             call_id = part.get("id")
-            asked = self._asked.pop(call_id, None) if isinstance(call_id, str) else None
+            if part["type"] == "tool_call":
+                older |= brought
+                brought = {}
+            elif isinstance(call_id, str) and call_id:
+                brought[call_id] = part
+        answers = [part for call_id, part in older.items() if call_id in self._asked or call_id not in self._held]
+        answers += brought.values()
+        for part in answers:
+            self._held[part["id"]] = None
+            self._held.move_to_end(part["id"])
+        while len(self._held) > REMEMBERED_CALLS:
+            self._held.popitem(last=False)
+        return answers
+
+    @staticmethod
+    def named(answers: list[dict[str, Any]], preparer: Preparer) -> list[dict[str, Any]]:
+        """Answers as the event that brings them names them."""
+        return [{"call_id": preparer.name(part["id"])} for part in answers[-ANSWERS_NAMED:]]
+
+    def answered(self, event: Event, answers: list[dict[str, Any]], preparer: Preparer) -> list[PreparedEvent]:
+        """Tool calls that nobody saw running and whose answers model call `event` brings."""
+        found: list[PreparedEvent] = []
+        for part in answers:
+            asked = self._asked.pop(part["id"], None)
             if asked is not None:
                 found.append(_tool_call(event, *asked, part.get("response"), preparer))
         return found
@@ -81,7 +110,7 @@ def _tool_call(answered: Event, asked: Event, call: dict[str, Any], response: An
     return PreparedEvent(facts["id"], answered.seq, facts, texts, synthetic=True)
 
 
-def _parts(messages: Any, kind: str) -> Iterator[dict[str, Any]]:
+def _parts(messages: Any, kinds: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     if not isinstance(messages, list):
         return
     for message in cast("list[Any]", messages):
@@ -89,5 +118,5 @@ def _parts(messages: Any, kind: str) -> Iterator[dict[str, Any]]:
         if not isinstance(parts, list):
             continue
         for part in cast("list[Any]", parts):
-            if isinstance(part, dict) and cast("dict[str, Any]", part).get("type") == kind:
+            if isinstance(part, dict) and cast("dict[str, Any]", part).get("type") in kinds:
                 yield cast("dict[str, Any]", part)

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from amfs_otel import guard
+from amfs_otel.assemble.plain_json import canonical_if_plain
 from amfs_otel.capture.content import Masker, cut_between_words, kept_in_ledger
-from amfs_otel.capture.plain import texts_of
 from amfs_otel.chain.canonical import clean_text, jcs, normalised
+from amfs_otel.chain.jcs import MAX_SAFE_INTEGER
 from amfs_otel.chain.skeleton import PreparedText, prepare_text
 from amfs_otel.model import FIELDS, Deferred, Event, FieldClass, WindowFacts
 from amfs_otel.settings import LedgerContent
@@ -28,6 +29,7 @@ UNREADABLE = "<unreadable>"
 
 NAME_LIMIT = 1024
 STRUCTURE_LIMIT = 256
+REMEMBERED_STRUCTURES = 1024
 
 _DIGESTED = frozenset({"system_instructions", "tool_definitions", "arguments", "input_messages", "query"})
 """Fields whose equality is useful without their content."""
@@ -75,6 +77,7 @@ class Preparer:
     content: LedgerContent
     masker: Masker
     digest_key: bytes | None
+    _structures: dict[str, str] = field(default_factory=dict[str, str], compare=False, repr=False)
 
     def event(self, event: Event, opened: PreparedEvent | None = None, *, ended: bool) -> PreparedEvent:
         """Prepares `event`.
@@ -116,9 +119,20 @@ class Preparer:
 
     def _fields(self, fields: Mapping[str, Any] | None, facts: dict[str, Any], texts: list[PreparedText]) -> None:
         for key, value in (fields or {}).items():
-            if value is not None:
-                facts[key] = UNREADABLE
+            if value is None:
+                continue
+            facts[key] = UNREADABLE if key in FIELDS else self._known_structure(value)
+            if facts[key] is UNREADABLE:
                 guard.run("assemble", self._field, key, value, facts, texts)
+
+    def _known_structure(self, value: Any) -> Any:
+        """`_structure_of` for what most structure is: counts, switches and texts met before. Nothing in it can fail."""
+        kind = cast("type[Any]", type(value))
+        if kind is str:
+            return self._structures.get(value, UNREADABLE)
+        if kind is bool or (kind is int and -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER):
+            return value
+        return UNREADABLE
 
     def _field(self, key: str, value: Any, facts: dict[str, Any], texts: list[PreparedText]) -> None:
         facts[key] = self.value(key, value, texts)
@@ -184,8 +198,14 @@ class Preparer:
         return f"${text}" if text.startswith("$") else text
 
     def _structure(self, text: str) -> str:
-        clean, _ = clean_text(cut_between_words(str.__str__(text), STRUCTURE_LIMIT))
-        return self.masker.identifier(clean)
+        plain = str.__str__(text)
+        known = self._structures.get(plain)
+        if known is None:
+            clean, _ = clean_text(cut_between_words(plain, STRUCTURE_LIMIT))
+            known = self.masker.identifier(clean)
+            if len(plain) <= STRUCTURE_LIMIT and len(self._structures) < REMEMBERED_STRUCTURES:
+                self._structures[plain] = known
+        return known
 
     def _text(self, key: str, field_class: FieldClass, value: Any, texts: list[PreparedText]) -> Any:
         value = evaluated(value)
@@ -211,9 +231,9 @@ class Preparer:
 
     def _json_bytes(self, value: Any) -> bytes:
         """Masked canonical bytes; most content is plain and without a secret, and is taken as it is."""
-        found = texts_of(value)
-        if found is not None and len(found) <= TEXT_LIMIT_BYTES and self.masker.leaves(found):
-            return jcs(value)
+        text = canonical_if_plain(value)
+        if text is not None and len(text) <= TEXT_LIMIT_BYTES and self.masker.leaves(text):
+            return text.encode()
         return jcs(self.masker.value(_with_bounded_texts(normalised(value))))
 
 

@@ -23,7 +23,7 @@ key is used.
 `checkpoint`    C2SP signed notes over a root
 `findings`      codes, verdicts, and which code leads to which verdict
 `trust`         which key may sign what, by the log and by a trust file
-`check`         what a record shows by itself, without a key
+`check`         what a record shows by itself
 `pending`       what can be judged only when the whole log was read
 `verification`  what goes into a verification and what comes out
 `verify`        the verifier of a whole log

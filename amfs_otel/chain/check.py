@@ -1,4 +1,4 @@
-"""What a record shows by itself: header, content and parts, without any key (FORMAT 8.2).
+"""What a record shows by itself: header, content and parts, and with its writer's key its signature (FORMAT 8.2).
 
 Each function returns what it found; nothing found is the usual case and costs no allocation. Checking goes on after a
 finding.
@@ -6,21 +6,20 @@ finding.
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from amfs_otel.chain.entry import EntryFields
 from amfs_otel.chain.findings import Finding
-from amfs_otel.chain.hashes import CONTENT_DOMAIN, part_commitment
+from amfs_otel.chain.hashes import CONTENT_DOMAIN, SIGNATURE_DOMAIN, part_commitment, record_hash
 from amfs_otel.chain.header import HEADER_COLUMNS, Header, guessed_header, read_header
+from amfs_otel.chain.keys import VerifyingKey
+from amfs_otel.chain.record import Record
 from amfs_otel.errors import FormatError, VerificationError
-
-if TYPE_CHECKING:
-    from amfs_otel.chain.record import Record
 
 _NOTHING: tuple[Finding, ...] = ()
 
 
-def header_of(record: "Record", at: int | None) -> tuple[Header, Sequence[Finding]]:
+def header_of(record: Record, at: int | None) -> tuple[Header, Sequence[Finding]]:
     """Return a record's header, and BAD_HEADER if it is not of the format; then the header is what could be read.
 
     Args:
@@ -35,7 +34,7 @@ def header_of(record: "Record", at: int | None) -> tuple[Header, Sequence[Findin
         return header, (Finding("BAD_HEADER", message, at, header.record_id or None),)
 
 
-def content_findings(record: "Record", header: Header, at: int | None) -> Sequence[Finding]:
+def content_findings(record: Record, header: Header, at: int | None) -> Sequence[Finding]:
     """Return CONTENT_ALTERED if the commitments are not those that the header, if readable, fixes (FORMAT 4.2)."""
     commitments = record.commitments
     digest = sha256(CONTENT_DOMAIN + len(commitments).to_bytes(4, "big") + b"".join(commitments)).hexdigest()
@@ -45,7 +44,7 @@ def content_findings(record: "Record", header: Header, at: int | None) -> Sequen
     return (Finding("CONTENT_ALTERED", message, at, header.record_id or None, header.content_hash or None, digest),)
 
 
-def part_findings(record: "Record", header: Header, at: int | None) -> tuple[Sequence[Finding], Sequence[int]]:
+def part_findings(record: Record, header: Header, at: int | None) -> tuple[Sequence[Finding], Sequence[int]]:
     """Check the bytes of every part against its commitment (FORMAT 4.1).
 
     Returns:
@@ -112,3 +111,34 @@ def column_findings(
             record_id = header.record_id if header is not None else None
             found.append(Finding("COLUMN_MISMATCH", message, at, record_id, signed[name], shown))
     return found
+
+
+def check_record(record: Record, key: VerifyingKey | None) -> list[Finding]:
+    """Check a record by itself, as a sealer does before it places it (FORMAT 8.2).
+
+    Args:
+        record: With all its parts.
+        key: The writer's key, or None: then a signature that is there is not judged, and one that is missing is still
+            BAD_SIGNATURE.
+
+    Returns:
+        HEADER_ALTERED, BAD_HEADER, CONTENT_ALTERED, CONTENT_MISSING, BAD_SIGNATURE; empty if all is well.
+    """
+    header, found = header_of(record, None)
+    findings = list(found)
+    digest = record_hash(record.header)
+    if digest != record.record_hash:
+        message = "The header is not the one whose hash stands beside it."
+        findings.append(
+            Finding("HEADER_ALTERED", message, None, header.record_id or None, record.record_hash.hex(), digest.hex())
+        )
+    findings += content_findings(record, header, None)
+    altered, missing = part_findings(record, header, None)
+    findings += altered
+    findings += [missing_part(header, None, number) for number in missing]
+    wrong = bool(key) and (key.alg != header.alg or not key.verifies(SIGNATURE_DOMAIN + digest, record.signature))
+    if wrong or not record.signature:
+        findings.append(
+            Finding("BAD_SIGNATURE", "The signature is not that of the named key.", None, header.record_id or None)
+        )
+    return findings

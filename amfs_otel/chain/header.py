@@ -177,7 +177,7 @@ def guessed_header(header: bytes) -> Header:
 def _facts_and_rest(text: str) -> tuple[Mapping[str, Any], str]:
     """Split a header with structured facts into these and the canonical text of the plain members."""
     try:
-        members = json.loads(text)
+        members = json.loads(text, parse_float=_no_fraction)
         canonical = encode_plain(members) if is_plain(members) else None
     except (ValueError, RecursionError):
         raise FormatError("the header is not JSON", where="FORMAT 3.1") from None
@@ -186,6 +186,10 @@ def _facts_and_rest(text: str) -> tuple[Mapping[str, Any], str]:
     plain = cast("dict[str, Any]", members)
     facts = {name: plain.pop(name) for name in _FACT_NAMES if name in plain}
     return facts, encode_plain(plain)
+
+
+def _no_fraction(_: str) -> float:
+    raise FormatError("the header holds a number that is no integer", where="FORMAT 3.1")
 
 
 def _check_counts(header: Header) -> None:

@@ -1,11 +1,12 @@
 """The encoder of RFC 8785 (JSON Canonicalization Scheme), strict: it takes JSON and refuses everything else.
 
-``json``'s C encoder gives the same bytes when there is no float, every key is ASCII and integers are within ±(2^53 -
-1); `is_plain` says whether that holds. `encode` covers the rest.
+``json``'s C encoder gives the same bytes when every key is ASCII, integers are within ±(2^53 - 1) and floats are such
+that Python writes them as ECMAScript does; `is_plain` says whether that holds. `encode` covers the rest.
 """
 
 import json
 import math
+from collections.abc import Iterable
 from typing import Any, cast
 
 from amfs_otel.errors import FormatError
@@ -26,11 +27,29 @@ def is_plain(value: Any) -> bool:
         return True
     if kind is int:
         return -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER
+    if kind is float:
+        return is_plain_float(value)
     if kind is list or kind is tuple:
-        return all(map(is_plain, value))
+        return _are_plain(value)
     if kind is dict:
-        return all(type(key) is str and key.isascii() for key in value) and all(map(is_plain, value.values()))
+        for key in value:
+            if type(key) is not str or not key.isascii():
+                return False
+        return _are_plain(value.values())
     return False
+
+
+def is_plain_float(value: float) -> bool:
+    """Say whether Python writes this float as ECMAScript does: with a fraction and without an exponent."""
+    return 1e-4 <= abs(value) < 1e16 and not value.is_integer()
+
+
+def _are_plain(items: Iterable[Any]) -> bool:
+    # Most are strings: the look at the type costs less than a call, and this loop less than a generator.
+    for item in items:  # noqa: SIM110
+        if type(item) is not str and not is_plain(item):
+            return False
+    return True
 
 
 def encode(value: Any) -> str:

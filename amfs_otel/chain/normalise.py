@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, cast
 from uuid import UUID
 
-from amfs_otel.chain.jcs import MAX_SAFE_INTEGER, encode
+from amfs_otel.chain.jcs import MAX_SAFE_INTEGER, encode, is_plain_float
 
 MAX_DEPTH = 64
 """Containers nested deeper than this are cut with ``{"$cut":"depth"}``."""
@@ -50,7 +50,7 @@ class Normaliser:
     """One normalisation of one value.
 
     Attributes:
-        plain: After `tree`: no float and no key outside ASCII was met, so ``json``'s encoder gives JCS.
+        plain: After `tree`: for all that was met ``json``'s encoder gives JCS.
     """
 
     __slots__ = ("_nodes", "_path", "plain")
@@ -118,7 +118,8 @@ class Normaliser:
             return {"$float": "NaN"}
         if math.isinf(value):
             return {"$float": "Infinity" if value > 0 else "-Infinity"}
-        self.plain = False
+        if not is_plain_float(value):
+            self.plain = False
         return value
 
     def _list(self, items: Iterable[Any]) -> list[Any]:

@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from amfs_otel.chain.canonical import jcs, timestamp_from_ns
-from amfs_otel.chain.check import content_findings, header_of, missing_part, part_findings
-from amfs_otel.chain.findings import Finding
 from amfs_otel.chain.hashes import SIGNATURE_DOMAIN, content_hash, part_commitment, record_hash
 from amfs_otel.chain.header import loose_header, read_header
-from amfs_otel.chain.keys import SigningKey, VerifyingKey
+from amfs_otel.chain.keys import SigningKey
 from amfs_otel.chain.parts import SALT_BYTES, Part, PartClass, PartInput, stored_parts
 from amfs_otel.chain.record_id import new_record_id
 from amfs_otel.errors import FormatError
@@ -26,7 +24,6 @@ __all__ = [
     "PartInput",
     "Record",
     "Ref",
-    "check_record",
     "content_hash",
     "make_record",
     "new_record_id",
@@ -216,37 +213,6 @@ def make_record(
     read_header(header)
     digest = record_hash(header)
     return Record(header, digest, key.sign(SIGNATURE_DOMAIN + digest), commitments, stored)
-
-
-def check_record(record: Record, key: VerifyingKey | None) -> list[Finding]:
-    """Check a record by itself, as a sealer does before it places it (FORMAT 8.2).
-
-    Args:
-        record: With all its parts.
-        key: The writer's key, or None: then a signature that is there is not judged, and one that is missing is still
-            BAD_SIGNATURE.
-
-    Returns:
-        HEADER_ALTERED, BAD_HEADER, CONTENT_ALTERED, CONTENT_MISSING, BAD_SIGNATURE; empty if all is well.
-    """
-    header, found = header_of(record, None)
-    findings = list(found)
-    digest = record_hash(record.header)
-    if digest != record.record_hash:
-        message = "The header is not the one whose hash stands beside it."
-        findings.append(
-            Finding("HEADER_ALTERED", message, None, header.record_id or None, record.record_hash.hex(), digest.hex())
-        )
-    findings += content_findings(record, header, None)
-    altered, missing = part_findings(record, header, None)
-    findings += altered
-    findings += [missing_part(header, None, number) for number in missing]
-    wrong = bool(key) and (key.alg != header.alg or not key.verifies(SIGNATURE_DOMAIN + digest, record.signature))
-    if wrong or not record.signature:
-        findings.append(
-            Finding("BAD_SIGNATURE", "The signature is not that of the named key.", None, header.record_id or None)
-        )
-    return findings
 
 
 def record_to_bytes(record: Record) -> bytes:

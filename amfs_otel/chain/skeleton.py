@@ -15,6 +15,7 @@ from typing import Any, Literal, cast
 
 from amfs_otel.chain.canonical import canonical_bytes, clean_text, jcs, normalised
 from amfs_otel.chain.hashes import part_commitment
+from amfs_otel.chain.jcs import MAX_SAFE_INTEGER
 from amfs_otel.chain.parts import PartInput, new_salt
 from amfs_otel.chain.record import Record
 
@@ -131,7 +132,7 @@ def _stored_tree(tree: Any, texts: Sequence[PreparedText], strings: dict[str, in
     if isinstance(tree, list | tuple):
         return [_stored_tree(item, texts, strings) for item in cast("list[Any]", tree)]
     if not isinstance(tree, dict):
-        return normalised(tree)
+        return _stored_leaf(tree)
     members = cast("dict[str, Any]", tree)
     if len(members) == 1:
         ((name, value),) = members.items()
@@ -142,6 +143,16 @@ def _stored_tree(tree: Any, texts: Sequence[PreparedText], strings: dict[str, in
             prepared: PreparedText = texts[cast("int", value)]
             return {"$part": _FIRST_TEXT_PART + value, "len": prepared.length_bytes, "media": prepared.media}
     return {name: _stored_tree(value, texts, strings) for name, value in members.items()}
+
+
+def _stored_leaf(value: Any) -> Any:
+    kind = cast("type[Any]", type(value))
+    if kind is bool or value is None or (kind is str and value.isascii() and "\0" not in value):
+        return value  # as normalising would
+    found = normalised(value)
+    if type(found) is float and found.is_integer() and abs(found) <= MAX_SAFE_INTEGER:
+        return int(found)  # the same bytes in JCS, and `json`'s fast encoder writes them
+    return found
 
 
 def decompose(record: Record) -> Decomposed:

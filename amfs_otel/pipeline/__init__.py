@@ -57,6 +57,12 @@ class Pipeline:
         """Makes everything captured so far durable on this machine; whether that was done in time."""
         return self.late.spool_now(timeout_s)
 
+    def trace_with(self, tracer_provider: trace.TracerProvider | None) -> None:
+        """Gives the spans that start from now on to `tracer_provider`, if one is named."""
+        if tracer_provider is not None and tracer_provider is not self.tracer_provider:
+            self.tracer_provider = tracer_provider
+            self.capture.tracer = trace.get_tracer(SCOPE, _version(), tracer_provider)
+
     @property
     def worker(self) -> "Worker":
         """The worker, imported and made here where nothing was captured yet."""
@@ -68,11 +74,13 @@ def start(settings: Settings | None = None, *, tracer_provider: trace.TracerProv
 
     Args:
         settings: Default: from the environment.
-        tracer_provider: Default: the global one, whenever it is set.
+        tracer_provider: Default: the global one, whenever it is set. Where capturing has begun, the one that is named
+            gets the spans from now on.
     """
     global _current  # noqa: PLW0603  one process has one pipeline
     with _lock:
         if _current is not None:
+            _current.trace_with(tracer_provider)
             return _current
         settings = settings if settings is not None else Settings.from_env()
         if settings.disabled:
@@ -122,8 +130,7 @@ def stop() -> None:
         stopped, _current = _current, None
     if stopped is not None:
         capture.uninstall()
-        stopped.exit.run()
-        stopped.exit.unregister()
+        stopped.exit.stop()
 
 
 def _before_fork() -> None:

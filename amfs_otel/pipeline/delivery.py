@@ -55,7 +55,8 @@ class Delivery:
         self._spooling = spooling
         self._signer = signer
         self._dsn = settings.dsn
-        self._destination: str | None = None
+        self._destination = None if settings.dsn_is_fallback else destination_of(settings.dsn, settings.log)
+        self._settling = threading.Condition()
         self._thread: threading.Thread | None = None
         self._wake = threading.Event()
         self._passed = threading.Condition()
@@ -80,13 +81,24 @@ class Delivery:
 
     # -- from the worker -----------------------------------------------------------------------------------------
 
-    def destination(self) -> str:
-        """Where frames are for; decided once, on the worker, before the first frame."""
-        if self._destination is None:
-            if self._settings.dsn_is_fallback:
-                self._dsn = _settled_dsn(self._settings)
-            self._destination = destination_of(self._dsn, self._settings.log)
+    @property
+    def destination(self) -> str | None:
+        """Where records are for, decided once; `None` while the database of a fallback DSN is being asked."""
         return self._destination
+
+    def settled(self, deadline: float) -> bool:
+        """Whether `destination` is decided, waiting for it until `deadline`."""
+        with self._settling:
+            left_s = max(0.0, deadline - time.monotonic())
+            return self._settling.wait_for(lambda: self._destination is not None, left_s)
+
+    def settle(self, dsn: str | None) -> None:
+        """Decides that records go to `dsn`, or nowhere but the local store, unless that is decided."""
+        with self._settling:
+            if self._destination is None:
+                self._dsn = dsn
+                self._destination = destination_of(dsn, self._settings.log)
+                self._settling.notify_all()
 
     def start(self) -> None:
         """Starts the thread, where there is a DSN."""
@@ -146,11 +158,11 @@ class Delivery:
     def _run(self) -> None:
         token = context.attach(context.set_value(SUPPRESS, True))
         try:
+            if self._destination is None:
+                self.settle(guard.run("drain", _settled_dsn, self._settings))
             while not self._stopping:
                 self._wake.wait(IDLE_S)
                 self._wake.clear()
-                if self._destination is None:
-                    continue
                 if self._dsn is None:
                     return
                 with self._passed:
@@ -240,7 +252,8 @@ class Delivery:
         held = self._signer.key()
         writer_key = held.key if held is not None else None
         if self._courier is None or self._courier.writer_key is not writer_key:
-            self._courier = Courier(self._settings, self._state, self.destination(), writer_key)
+            assert self._destination is not None
+            self._courier = Courier(self._settings, self._state, self._destination, writer_key)
         while self._memory:
             batch = list(itertools.islice(self._memory, 50))
             for outcome in store.append(batch):

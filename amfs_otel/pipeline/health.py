@@ -10,6 +10,7 @@ from opentelemetry.metrics import Meter
 
 from amfs_otel import guard, instrumentor
 from amfs_otel.assemble.origin import origin_facts
+from amfs_otel.capture import foreign
 from amfs_otel.export.metrics import HealthMetrics, HealthSnapshot
 from amfs_otel.spool import StatusFile
 
@@ -73,6 +74,7 @@ class Health:
             "endpoint": _without_userinfo(settings.otlp_endpoint),
             "problems": list(settings.problems),
             "patches": [asdict(state) for state in instrumentor.states()],
+            "span_owners": foreign.owners(),
             "internal_errors": guard.counters(),
             "events": worker.spooling.journaled,
             "dropped": dict(worker.intake.dropped),

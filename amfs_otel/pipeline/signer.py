@@ -32,6 +32,7 @@ class Signer:
         state: The state directory.
 
     Attributes:
+        settled: Whether it is known where records go, which decides about the key, too; until then traces wait.
         held: The key, once found.
         unsigned: Traces that wait for a key.
         left_to_adopters: Record ids of those that were too many to keep; the journal has them, and whoever adopts it
@@ -42,6 +43,7 @@ class Signer:
     def __init__(self, settings: Settings, state: StateDirectory) -> None:
         self._settings = settings
         self._state = state
+        self.settled = not settings.dsn_is_fallback
         self.held: HeldKey | None = None
         self._looked_at = float("-inf")
         self._hashes: OrderedDict[str, str] = OrderedDict()
@@ -51,9 +53,16 @@ class Signer:
         self.left_to_adopters: set[str] = set()
         self.signed: dict[str, int] = {}
 
-    def serve_local_store(self) -> None:
-        """Records are for the local store: a fallback DSN without our schema keeps no development key away."""
-        self._settings = replace(self._settings, dsn=None)
+    def settle(self, *, local: bool) -> None:
+        """It is known where records go: a fallback DSN without our schema keeps no development key away."""
+        if local:
+            self._settings = replace(self._settings, dsn=None)
+        self.settled, self._looked_at = True, float("-inf")
+
+    @property
+    def ready(self) -> bool:
+        """Whether what is handed over now would be signed."""
+        return self.settled and self.key() is not None
 
     def key(self) -> HeldKey | None:
         """The writer key, looked for at most once a minute while there is none."""
@@ -65,7 +74,7 @@ class Signer:
                 guard.once("writer_key", logging.WARNING, "amfs-otel: no signing key: %s", error)
             except OSError as error:
                 guard.once("writer_key", logging.WARNING, "amfs-otel: no signing key: %s", error.strerror)
-            if self.held is None and self._settings.dsn is not None:
+            if self.held is None and self._settings.dsn is not None and self.settled:
                 guard.once(
                     "no_writer_key",
                     logging.WARNING,
@@ -83,7 +92,7 @@ class Signer:
             coverage: Further coverage counters of its skeleton.
         """
         held = self.key()
-        if held is None:
+        if held is None or not self.settled:
             self.unsigned.append(trace)
             while len(self.unsigned) > UNSIGNED_LIMIT:
                 self.left_to_adopters.add(self.unsigned.popleft().window.record_id)
@@ -121,7 +130,7 @@ class Signer:
 
     def waiting(self, done: Callable[[DecisionTrace], None]) -> None:
         """Hands over the traces that waited for a key, if there is one now."""
-        if self.unsigned and self.key() is not None:
+        if self.unsigned and self.ready:
             while self.unsigned:
                 done(self.unsigned.popleft())
 

@@ -7,7 +7,18 @@ from collections.abc import Callable, Collection
 from amfs_otel import guard
 from amfs_otel.errors import SpoolError
 from amfs_otel.settings import Settings
-from amfs_otel.spool import LOCAL, Pressure, SpoolFull, SpoolWriter, StateDirectory, WriterName, list_segments, retire
+from amfs_otel.spool import (
+    LOCAL,
+    Frame,
+    Pressure,
+    SpoolFull,
+    SpoolWriter,
+    StateDirectory,
+    WriterName,
+    list_segments,
+    read_stream,
+    retire,
+)
 
 JOURNAL_AGE_S = 600.0
 TIDY_EVERY_S = 5.0
@@ -40,8 +51,23 @@ class Spooling:
         self.spooled = 0
 
     def settle(self, destination: str) -> None:
-        """Fixes the destination that frames are for, before the first one."""
+        """Says what destination records are for, before the first one; what is in the journal goes with them."""
+        if destination == self.destination:
+            return
         self.destination = destination
+        before, self._writer = self._writer, None
+        if before is not None:
+            guard.run("spool", self._move, before)
+
+    def _move(self, before: SpoolWriter) -> None:
+        carried = frozenset(self._carried())
+        for _, frame in read_stream(before.segments("journal"), self._state.spool_key()):
+            if isinstance(frame, Frame) and frame.frame_id in carried:
+                self._append("journal", frame.frame_id, frame.payload, reserved=False)
+        moved = self.sync()
+        before.close()
+        if moved:
+            self._remove_journal(before)
 
     def begin(self, began: bytes) -> None:
         """Writes the first frame: what an adopter must know about this process."""
@@ -75,8 +101,8 @@ class Spooling:
         return taken
 
     def record(self, identity: bytes, payload: bytes, *, reserved: bool = False) -> bool:
-        """Appends a record frame and brings it onto the medium; whether that succeeded."""
-        taken = self._append("records", identity, payload, reserved=reserved) and self.sync()
+        """Appends a record frame, which `sync` brings onto the medium; whether it was taken."""
+        taken = self._append("records", identity, payload, reserved=reserved)
         self.spooled += taken
         return taken
 
@@ -149,9 +175,12 @@ class Spooling:
         writer, self._writer = self._writer, None
         writer.close()
         if journal_done and not self.lost and not self._open_windows():
-            for segment in list_segments(self._state, self.destination):
-                if segment.writer == writer.name and segment.stream == "journal":
-                    retire(segment)
+            self._remove_journal(writer)
+
+    def _remove_journal(self, writer: SpoolWriter) -> None:
+        for segment in list_segments(self._state, writer.name.destination):
+            if segment.writer == writer.name and segment.stream == "journal":
+                retire(segment)
 
     def after_fork_in_child(self) -> None:
         """Closes inherited descriptors; the parent goes on with the files."""

@@ -36,6 +36,8 @@ BATCH_S = 0.05
 TICK_S = 1.0
 BATCH_LIMIT = 2000
 GAP_RETRY_S = 30.0
+SIGNING_S = 0.3
+"""What is kept of the exit time for signing what waited for a database."""
 
 
 class Worker:
@@ -65,6 +67,7 @@ class Worker:
         self._postponed: Callable[[], None] | None = None
         self._assembler: Assembler | None = None
         self._preparer: Preparer | None = None
+        self._unsynced: list[Record] = []
         self._admission = Admission(intake)
         self.signer = Signer(settings, self.state)
         self.spooling = Spooling(settings, self.state, self._open_windows)
@@ -72,7 +75,8 @@ class Worker:
         self.health = Health(self, meter)
 
     def run(self) -> None:
-        """The loop of its thread, until `finish`."""
+        """The loop of its thread, until `finish`. What came while the worker was imported has waited long enough."""
+        guard.run("worker", self._turn)
         while not self._stopping:
             self.intake.wait(TICK_S)
             self._finishing.wait(BATCH_S)
@@ -84,6 +88,7 @@ class Worker:
             self._close_due()
             self._process()
             self.signer.waiting(self._finished)
+            self._sync()
             self.spooling.tidy()
             self.health.tick()
         self.delivery.wake()
@@ -92,7 +97,9 @@ class Worker:
         self.windows.close_idle(self.settings.idle_s, self.settings.inferred_idle_s)
 
     def _process(self) -> None:
-        """Journals and assembles all that lies in the intake."""
+        """Journals and assembles all that lies in the intake; the journal does not wait for what a database says."""
+        if not self.signer.settled and self.delivery.destination is not None:
+            self._settle(self.delivery.destination)
         while len(self.intake):
             assembler = self._assembling()
             messages = self.intake.take(BATCH_LIMIT)
@@ -107,7 +114,7 @@ class Worker:
                     trace = guard.run("assemble", assembler.apply, item)
                     if trace is not None:
                         self._finished(trace)
-            self.spooling.sync()
+            self._sync()
         self.intake.rest()
         self._tell_drops()
 
@@ -116,14 +123,9 @@ class Worker:
 
     def _assembling(self) -> Assembler:
         if self._assembler is None:
-            destination = self.delivery.destination()
-            self.spooling.settle(destination)
-            if destination == LOCAL:
-                self.signer.serve_local_store()
-            held = self.signer.key()
-            self._preparer = Preparer(
-                self.settings.ledger_content, self._masker, held.key.digest_key() if held is not None else None
-            )
+            if self.delivery.destination is not None:
+                self.spooling.settle(self.delivery.destination)
+            self._preparer = self._made_preparer()
             self._assembler = Assembler(self._preparer, self._window_full, lambda: self.intake.drop("without_window"))
             self.spooling.begin(
                 encoded(
@@ -133,6 +135,18 @@ class Worker:
                 )
             )
         return self._assembler
+
+    def _made_preparer(self) -> Preparer:
+        held = self.signer.key()
+        digest_key = held.key.digest_key() if held is not None else None
+        return Preparer(self.settings.ledger_content, self._masker, digest_key)
+
+    def _settle(self, destination: str) -> None:
+        """The database of the fallback DSN has answered, or has not: what waited for that goes on."""
+        self.spooling.settle(destination)
+        self.signer.settle(local=destination == LOCAL)
+        if self._preparer is not None:
+            self._preparer = self._made_preparer()
 
     def _window_full(self, record_id: str) -> None:
         self.windows.close_record(record_id, ClosedBy.LIMIT)
@@ -146,8 +160,20 @@ class Worker:
             self._spool(signed[0])
 
     def _spool(self, record: Record) -> None:
-        kept = self.spooling.record(frame_id(record.record_id), record_to_bytes(record))
-        if not kept and not self.delivery.direct(record):
+        if self.spooling.record(frame_id(record.record_id), record_to_bytes(record)):
+            self._unsynced.append(record)
+        else:
+            self._deliver_directly(record)
+
+    def _sync(self) -> None:
+        """Brings onto the medium what was spooled: once for all records of a turn, each costs the disk a rotation."""
+        spooled, self._unsynced = self._unsynced, []
+        if not self.spooling.sync():
+            for record in spooled:
+                self._deliver_directly(record)
+
+    def _deliver_directly(self, record: Record) -> None:
+        if not self.delivery.direct(record):
             self.intake.drop("record_lost")
 
     def _coverage(self) -> dict[str, Any]:
@@ -162,18 +188,19 @@ class Worker:
     def _tell_drops(self) -> None:
         """Signs counted drops as a gap, once for each cause and count; tried again where it could not be kept."""
         drops = self.health.new_drops(self.intake.dropped)
-        if not drops or time.monotonic() < self._no_gap_before or self.signer.key() is None:
+        if not drops or time.monotonic() < self._no_gap_before or not self.signer.ready:
             return
         for cause, count in drops.items():
             gap = trace_from_gap(Gap(cause, count=count), self.settings.default_agent)
             record = guard.run("sign", self.signer.sign, gap, {})
-            if record is not None and (
-                self.spooling.record(frame_id(record.record_id), record_to_bytes(record), reserved=True)
-                or self.delivery.direct(record)
-            ):
+            if record is not None and (self._spooled_now(record) or self.delivery.direct(record)):
                 self.health.told(cause, count)
             else:
                 self._no_gap_before = time.monotonic() + GAP_RETRY_S
+
+    def _spooled_now(self, gap: Record) -> bool:
+        taken = self.spooling.record(frame_id(gap.record_id), record_to_bytes(gap), reserved=True)
+        return taken and self.spooling.sync()
 
     def _open_windows(self) -> list[bytes]:
         """Windows whose journal frames must be carried into a new segment."""
@@ -188,6 +215,8 @@ class Worker:
         deadline = time.monotonic() + timeout_s
         if not self._inline(deadline):
             return False
+        if not self.signer.settled and not (self.delivery.settled(deadline) and self._inline(deadline)):
+            return False
         return self.delivery.flush(deadline)
 
     def spool_now(self, timeout_s: float) -> bool:
@@ -200,6 +229,10 @@ class Worker:
         self._finishing.set()
         self.intake.wake()
         self._inline(deadline)
+        if not self.signer.settled:
+            if not self.delivery.settled(deadline - SIGNING_S):
+                self.delivery.settle(None)
+            self._inline(deadline)
         self.delivery.finish(deadline)
         if self._lock.acquire(timeout=max(0.05, deadline - time.monotonic())):
             try:
@@ -216,7 +249,7 @@ class Worker:
         try:
             guard.run("worker", self._process)
             guard.run("worker", self.signer.waiting, self._finished)
-            guard.run("worker", self.spooling.sync)
+            guard.run("worker", self._sync)
         finally:
             self._flushing_thread = 0
             context.detach(token)

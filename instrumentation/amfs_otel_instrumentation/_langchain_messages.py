@@ -18,8 +18,8 @@ DOCUMENT_LIMIT = 100
 """Documents of a retrieval that are named; all are counted."""
 
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "function": "tool"}
-_SHOWN = ("type", "role", "name", "content", "tool_calls", "invalid_tool_calls", "tool_call_id")
-"""Fields of a message that are shown."""
+_CALLS = ("tool_calls", "invalid_tool_calls")
+"""Fields of a message that hold lists of calls that a model asks for."""
 
 _FINISH = {"tool_calls": "tool_call", "tool_use": "tool_call", "function_call": "tool_call", "end_turn": "stop"}
 _OWN_IDS = ("run-", "run--", "lc_", "lc_run--")
@@ -39,15 +39,23 @@ _PROVIDERS = {
 """langchain's name of a provider → the profile's, where they differ."""
 
 _SETTINGS = {
-    "temperature": ("temperature",),
-    "top_p": ("top_p",),
-    "top_k": ("top_k",),
-    "max_tokens": ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_tokens_to_sample"),
-    "seed": ("seed",),
-    "frequency_penalty": ("frequency_penalty",),
-    "presence_penalty": ("presence_penalty",),
-    "choice_count": ("n",),
+    "temperature": "temperature",
+    "ls_temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "max_tokens": "max_tokens",
+    "max_completion_tokens": "max_tokens",
+    "max_output_tokens": "max_tokens",
+    "max_tokens_to_sample": "max_tokens",
+    "ls_max_tokens": "max_tokens",
+    "seed": "seed",
+    "frequency_penalty": "frequency_penalty",
+    "presence_penalty": "presence_penalty",
+    "n": "choice_count",
 }
+"""A provider's or langchain's name of a setting → ours."""
+
+_NUMBERS = frozenset({int, float})
 
 
 # -- requests and results, on the caller's thread ------------------------------------------------------------------
@@ -72,40 +80,59 @@ def request_from_start(
         "provider": _PROVIDERS.get(provider, provider),
         "model": _word(params.get("model"), params.get("model_name"), metadata.get("ls_model_name")),
         "input_messages": Deferred(messages_from_snapshot, [_snapshot_from_message(one) for one in messages]),
+        **_settings(params, metadata),
     }
+    stops = capture.stop_sequences(params.get("stop") or metadata.get("ls_stop"))
+    if stops is not None:
+        fields["stop_sequences"] = stops
     if streamed:
         fields["stream"] = True
-    for name, given in _SETTINGS.items():
-        fields[name] = _number(*(params.get(key) for key in given), metadata.get(f"ls_{name}"))
-    if fields["choice_count"] == 1:
-        del fields["choice_count"]
     if params.get("tools"):
         fields["tool_definitions"] = Deferred(definitions_from_tools, capture.snapshot(params["tools"]))
     return fields
 
 
+def _settings(*sources: Mapping[str, Any]) -> Json:
+    """The settings that `sources` hold; the first that has one wins."""
+    found: Json = {}
+    for source in sources:
+        for key, value in source.items():
+            name = _SETTINGS.get(key)
+            if name is not None and type(value) in _NUMBERS:
+                found.setdefault(name, value)
+    if found.get("choice_count") == 1:
+        del found["choice_count"]
+    return found
+
+
 def _snapshot_from_message(message: Any) -> Any:
-    """What is shown of a message: most of its fields, and of the time that copying takes, are not."""
+    """The fields of a message. Only what is shown and may change is copied: that is where the time goes."""
     if isinstance(message, str):
         return message
-    fields: Json = getattr(message, "__dict__", None) or {}
-    found: Json = {}
-    for name in _SHOWN:
-        value = fields.get(name)
-        if value:
-            found[name] = value if type(value) is str else capture.snapshot(value)
-    return found
+    fields: Json = _object(getattr(message, "__dict__", None)).copy()
+    if type(fields.get("content")) is not str:
+        fields["content"] = capture.snapshot(fields.get("content"))
+    for name in _CALLS:
+        if fields.get(name):
+            fields[name] = [_snapshot_from_call(call) for call in fields[name]]
+    return fields
+
+
+def _snapshot_from_call(call: Any) -> Any:
+    if type(call) is not dict:
+        return capture.snapshot(call)
+    asked = cast("Json", call)
+    return {**asked, "args": capture.snapshot(asked.get("args"))}
 
 
 def reply_from_result(result: Any) -> Json:
     """Fields of a model call that are known at its end, from an `LLMResult`."""
     generations = [one for several in getattr(result, "generations", None) or () for one in several]
     answers = [getattr(one, "message", None) for one in generations]
-    output = getattr(result, "llm_output", None)
-    output = cast("Json", output) if isinstance(output, dict) else {}
+    reasons = [_finish_reason(one, answer) for one, answer in zip(generations, answers, strict=True)]
+    output = _object(getattr(result, "llm_output", None))
     first = next((answer for answer in answers if answer is not None), None)
-    about = getattr(first, "response_metadata", None)
-    about = cast("Json", about) if isinstance(about, dict) else {}
+    about = _object(getattr(first, "response_metadata", None))
     usage = getattr(first, "usage_metadata", None)
     reported = about.get("token_usage") or output.get("token_usage") or output.get("usage")
     fields: Json = {
@@ -113,9 +140,9 @@ def reply_from_result(result: Any) -> Json:
         "response_model": _word(about.get("model_name"), about.get("model"), output.get("model_name")),
         **(usage_from_langchain(usage) if usage else usage_from_openai(reported)).facts(),
     }
-    reasons = [reason for one in generations if (reason := _finish_reason(one)) is not None]
-    if reasons:
-        fields["finish_reasons"] = reasons
+    known = [reason for reason in reasons if reason is not None]
+    if known:
+        fields["finish_reasons"] = known
     calls = [call for answer in answers for call in getattr(answer, "tool_calls", None) or ()]
     if calls:
         fields["requested_tools"] = [
@@ -123,14 +150,15 @@ def reply_from_result(result: Any) -> Json:
         ]
     if generations:
         raw = [
-            {
-                "message": _snapshot_from_message(answer) if answer is not None else one.text,
-                "reason": _finish_reason(one),
-            }
-            for one, answer in zip(generations, answers, strict=True)
+            {"message": _snapshot_from_message(answer) if answer is not None else one.text, "reason": reason}
+            for one, answer, reason in zip(generations, answers, reasons, strict=True)
         ]
         fields["output_messages"] = Deferred(messages_from_answers, raw)
     return fields
+
+
+def _object(value: Any) -> Json:
+    return cast("Json", value) if isinstance(value, dict) else {}
 
 
 def _response_id(message: Any, about: Json, output: Json) -> str | None:
@@ -140,9 +168,8 @@ def _response_id(message: Any, about: Json, output: Json) -> str | None:
     return _word(about.get("id"), output.get("id"), None if own else given)
 
 
-def _finish_reason(generation: Any) -> str | None:
-    about = getattr(getattr(generation, "message", None), "response_metadata", None)
-    for found in (about, getattr(generation, "generation_info", None)):
+def _finish_reason(generation: Any, message: Any) -> str | None:
+    for found in (getattr(message, "response_metadata", None), getattr(generation, "generation_info", None)):
         if isinstance(found, dict):
             told = cast("Json", found)
             reason = _word(told.get("finish_reason"), told.get("stop_reason"), told.get("done_reason"))
@@ -168,8 +195,7 @@ def documents_from_result(documents: Any) -> Json:
 
 
 def _document_facts(document: Any) -> Json:
-    about = getattr(document, "metadata", None)
-    about = cast("Json", about) if isinstance(about, dict) else {}
+    about = _object(getattr(document, "metadata", None))
     return {"document_id": capture.name(_document_id(getattr(document, "id", None), about)), "score": _score(about)}
 
 
@@ -182,11 +208,14 @@ def _score(about: Json) -> float | None:
 
 
 def _word(*values: Any) -> str | None:
-    return next((value for value in values if isinstance(value, str) and value), None)
+    for value in values:
+        if isinstance(value, str) and value:
+            return value
+    return None
 
 
 def _number(*values: Any) -> Any:
-    return next((value for value in values if type(value) in (int, float)), None)
+    return next((value for value in values if type(value) in _NUMBERS), None)
 
 
 # -- texts, on the worker ------------------------------------------------------------------------------------------
@@ -225,8 +254,7 @@ def documents_from_snapshot(raw: Any) -> Any:
         if not isinstance(item, dict):
             continue
         document = cast("Json", item)
-        about: Any = document.get("metadata")
-        about = cast("Json", about) if isinstance(about, dict) else {}
+        about = _object(document.get("metadata"))
         shown = {"id": _document_id(document.get("id"), about), "score": _score(about)}
         shown["content"] = document.get("page_content")
         found.append({key: value for key, value in shown.items() if value is not None})

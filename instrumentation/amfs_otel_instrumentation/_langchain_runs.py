@@ -4,6 +4,7 @@ An asynchronous run's callbacks for its end come in a task of their own, and a c
 retrievals become current, and what ends without a word is ended, only inside public methods that are wrapped for it.
 """
 
+import weakref
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,70 +20,94 @@ SOURCE = "langchain"
 REMEMBERED_RUNS = 20_000
 """Runs in flight that are known; one that never ends, as in a process that loses them, makes way for newer ones."""
 
+Key = int | str
+"""What a run is known by: hashing a `UUID` runs Python code, hashing its number or a text does not."""
+
+
+@dataclass(slots=True, eq=False)
+class Agent:
+    """The run of an agent.
+
+    Attributes:
+        run: Its window, or its step in another one.
+        generator: The generator that it lives in, where one is known.
+        paused: Whether a node of it stopped for somebody's answer.
+        within: What runs in it.
+    """
+
+    run: capture.run
+    generator: "weakref.ref[Any] | None" = None
+    paused: bool = False
+    within: "dict[Key, Run]" = field(default_factory=dict[Key, "Run"])
+
 
 @dataclass(slots=True, eq=False)
 class Run:
     """A run in flight.
 
     Attributes:
-        agent_run: The run of an agent in which it lies.
+        outer: The run of an agent in which it lies.
         inside: The step that what happens in it is a part of.
+        agent: What it is, for an agent.
         step: Its own step: a tool's or a retrieval's.
-        run: Its own run, for an agent.
         call: Its own call of a model.
         chunks: Chunks that came of that.
         first_chunk_ns: When the first came, ns after the call's start.
-        paused: Whether a node of it stopped for somebody's answer.
-        within: What runs in it, for an agent.
     """
 
-    agent_run: "Run | None"
+    outer: Agent | None
     inside: Step | None
+    agent: Agent | None = None
     step: Step | None = None
-    run: "capture.run | None" = None
     call: AnnouncedCall | None = None
     chunks: int = 0
     first_chunk_ns: int = 0
-    paused: bool = False
-    within: "dict[str, Run]" = field(default_factory=dict[str, "Run"])
 
 
-_runs: dict[str, Run] = {}
-"""By their ids as texts: one bytecode on a dict of texts needs no lock."""
+_runs: dict[Key, Run] = {}
+"""One bytecode on a dict of numbers and texts needs no lock."""
+
+
+def key_of(run_id: Any) -> Key:
+    """What `run_id` is known by."""
+    return run_id.int if type(run_id) is UUID else str(run_id)
 
 
 def begun(run_id: UUID, parent_run_id: UUID | None) -> Run:
     """The run `run_id`, known from now on; a part of what its parent is a part of."""
     instrumentor.settle(SOURCE)
-    key, outer = str(run_id), _runs.get(str(parent_run_id))
-    run = Run(None, None)
-    if outer is not None:
-        run = Run(outer if outer.run is not None else outer.agent_run, outer.inside)
+    key, parent = key_of(run_id), None if parent_run_id is None else _runs.get(key_of(parent_run_id))
+    run = Run(None, None) if parent is None else Run(parent.agent or parent.outer, parent.inside)
     if len(_runs) >= REMEMBERED_RUNS:
         _runs.pop(next(iter(_runs)), None)
     _runs[key] = run
     started = _kept.get()
     if started is not None:
         started.append(key)
-    if run.agent_run is not None:
-        run.agent_run.within[key] = run
+    if run.outer is not None:
+        run.outer.within[key] = run
     return run
 
 
 def known(run_id: UUID) -> Run | None:
     """The run `run_id`, if it is in flight."""
-    return _runs.get(str(run_id))
+    return _runs.get(key_of(run_id))
 
 
-def ended(run_id: UUID | str) -> Run | None:
+def ended(run_id: UUID) -> Run | None:
     """The run `run_id`, which is over, if it was known."""
-    run = _runs.pop(str(run_id), None)
-    if run is not None and run.agent_run is not None:
-        run.agent_run.within.pop(str(run_id), None)
+    return taken_out(key_of(run_id))
+
+
+def taken_out(key: Key) -> Run | None:
+    """`ended`, by what the run is known by."""
+    run = _runs.pop(key, None)
+    if run is not None and run.outer is not None:
+        run.outer.within.pop(key, None)
     return run
 
 
-_kept: ContextVar[list[str] | None] = ContextVar("amfs_otel_langchain_kept", default=None)
+_kept: ContextVar[list[Key] | None] = ContextVar("amfs_otel_langchain_kept", default=None)
 """The runs that began inside the innermost call that puts the context back, by their ids."""
 
 
@@ -94,7 +119,7 @@ def attach(step: Step) -> None:
 
 def keep(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Wrapper that puts the context back when the call is over, and ends what langchain leaves open when it fails."""
-    before, started = context.get_current(), list[str]()
+    before, started = context.get_current(), list[Key]()
     token = _kept.set(started)
     try:
         return wrapped(*args, **kwargs)
@@ -108,7 +133,7 @@ def keep(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, 
 
 async def akeep(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`keep` for a coroutine function; a cancelled one tells langchain's handlers nothing."""
-    before, started = context.get_current(), list[str]()
+    before, started = context.get_current(), list[Key]()
     token = _kept.set(started)
     try:
         return await wrapped(*args, **kwargs)
@@ -125,9 +150,9 @@ def _put_back(before: Any) -> None:
         context.attach(before)
 
 
-def _end_all(run_ids: list[str], error: BaseException) -> None:
-    for run_id in run_ids:
-        run = ended(run_id)
+def _end_all(keys: list[Key], error: BaseException) -> None:
+    for key in keys:
+        run = taken_out(key)
         if run is not None and run.step is not None:
             run.step.fail(error)
         if run is not None and run.call is not None:

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from amfs_otel import capture, guard
 from amfs_otel.capture import Deferred, Kind
+from amfs_otel.capture.streams import StreamExit
 from amfs_otel_instrumentation._langchain_messages import (
     call_id_from_output,
     documents_from_result,
@@ -24,7 +25,19 @@ from amfs_otel_instrumentation._langchain_messages import (
     request_from_start,
     result_from_output,
 )
-from amfs_otel_instrumentation._langchain_runs import SOURCE, Run, akeep, attach, begun, ended, keep, known
+from amfs_otel_instrumentation._langchain_runs import (
+    SOURCE,
+    Agent,
+    Run,
+    akeep,
+    attach,
+    begun,
+    ended,
+    keep,
+    known,
+    taken_out,
+)
+from amfs_otel_instrumentation._langgraph_streams import generator_of
 
 requires = "langchain-core >= 0.3, < 2"
 
@@ -32,6 +45,7 @@ GRAPHS = "langgraph"
 
 _EXECUTOR = "AgentExecutor"
 _UNNAMED_GRAPH = "LangGraph"
+_HANDLING = ("langchain_core.callbacks", "amfs_otel")
 
 
 # -- runs of agents ------------------------------------------------------------------------------------------------
@@ -39,13 +53,12 @@ _UNNAMED_GRAPH = "LangGraph"
 
 def _chain_started(run_id: UUID, given: Mapping[str, Any]) -> None:
     run = begun(run_id, given.get("parent_run_id"))
-    name, metadata = given.get("name"), _mapping(given, "metadata")
-    graph = _is_graph(inspect.currentframe())  # nothing that a handler is told says it
-    if not graph and name != _EXECUTOR:
+    graph, name = _graph(inspect.currentframe()), given.get("name")  # nothing that a handler is told says it
+    if graph is None and name != _EXECUTOR:
         return
-    source = GRAPHS if graph else SOURCE
-    run.run = capture.run(source, _agent(name, metadata), _thread(metadata), inside=run.inside)
-    run.inside = run.run.step
+    source, metadata = SOURCE if graph is None else GRAPHS, _mapping(given, "metadata")
+    begins = capture.run(source, _agent(name, metadata), _thread(metadata), inside=run.inside)
+    run.agent, run.inside = Agent(begins, None if graph is None else generator_of(graph)), begins.step
 
 
 def _mapping(given: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -53,14 +66,14 @@ def _mapping(given: Mapping[str, Any], name: str) -> dict[str, Any]:
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
-def _is_graph(frame: Any) -> bool:
-    """Whether the run was started by a graph of langgraph itself, not by one of its nodes."""
+def _graph(frame: Any) -> Any:
+    """The frame of the graph of langgraph that starts the run, if it is one itself and not one of its nodes."""
     while frame is not None:
-        module = str(frame.f_globals.get("__name__"))
-        if not module.startswith(("langchain_core.callbacks", "amfs_otel")):
-            return module.startswith("langgraph.pregel")
+        module = frame.f_globals.get("__name__", "")
+        if not module.startswith(_HANDLING):
+            return frame if module.startswith("langgraph.pregel") else None
         frame = frame.f_back
-    return False
+    return None
 
 
 def _agent(name: Any, metadata: Mapping[str, Any]) -> str:
@@ -82,27 +95,30 @@ def _chain_ended(run_id: UUID, error: BaseException | None = None) -> None:
     if run is None:
         return
     interrupted = error is not None and _is_interrupt(error)
-    if interrupted and run.agent_run is not None:
-        run.agent_run.paused = True
-    if run.run is None:
+    if interrupted and run.outer is not None:
+        run.outer.paused = True
+    agent = run.agent
+    if agent is None:
         return
     if isinstance(error, GeneratorExit):
         # The collector may have thrown it in, wherever some thread happened to be.
-        _later(partial(_run_ended, run, None, unfinished=True))
+        dropped = agent.generator is not None and agent.generator() is None
+        _later(partial(_run_ended, agent, None, left="abandoned" if dropped else "closed_early"))
     else:
-        left = error is None or _is_control_flow(error)
-        _run_ended(run, None if left else error, unfinished=interrupted)
+        gone = error is None or _is_control_flow(error)
+        _run_ended(agent, None if gone else error, unfinished=interrupted)
 
 
-def _run_ended(run: Run, error: BaseException | None, *, unfinished: bool) -> None:
-    assert run.run is not None
-    for run_id, inner in list(run.within.items()):
-        ended(run_id)
+def _run_ended(
+    agent: Agent, error: BaseException | None, *, unfinished: bool = False, left: StreamExit | None = None
+) -> None:
+    for key, inner in list(agent.within.items()):
+        taken_out(key)
         _left_open(inner, error)
-    step = run.run.step
-    if unfinished and step is not None:
+    step = agent.run.step
+    if step is not None and (unfinished or left is not None):
         step.event.status = "incomplete"
-    run.run.end(error=error, paused=run.paused)
+    agent.run.end(None if left is None else {"stream_exit": left}, error, paused=agent.paused)
 
 
 def _left_open(run: Run, error: BaseException | None) -> None:
@@ -112,8 +128,8 @@ def _left_open(run: Run, error: BaseException | None) -> None:
         run.step.end()
     if run.call is not None:
         run.call.end({}, error)
-    if run.run is not None:
-        _run_ended(run, error, unfinished=error is None)
+    if run.agent is not None:
+        _run_ended(run.agent, error, unfinished=error is None)
 
 
 def _is_interrupt(error: BaseException) -> bool:

@@ -22,6 +22,7 @@ from amfs_otel_instrumentation._langgraph_memory import (
     kind_from_operation,
     result_from_return,
 )
+from amfs_otel_instrumentation._langgraph_streams import note
 
 requires = "langgraph >= 0.2.57, < 2"
 
@@ -232,4 +233,6 @@ hooks: dict[str, Wrapper] = {
     "langgraph.pregel.loop:SyncPregelLoop.__exit__?": _left,
     "langgraph.pregel.loop:AsyncPregelLoop.__aexit__?": _aleft,
     "langgraph.pregel:Pregel.__init__": _built,
+    "langgraph.pregel:Pregel.stream": note,
+    "langgraph.pregel:Pregel.astream": note,
 }

@@ -489,7 +489,8 @@ from amfs_otel import instrumentor
 instrumentor.instrument(["langchain"])
 import langchain_core.runnables, langchain_core.tools, langchain_core.retrievers, langchain_core.language_models
 from langchain_core.callbacks import CallbackManager
-CallbackManager.configure()
+manager = CallbackManager.configure()
+assert "AmfsOtelHandler" in {{type(handler).__name__ for handler in manager.handlers}}, manager.handlers
 instrumentor.settle("langchain")  # as the first run does
 assert hasattr(langchain_core.tools.BaseTool.run, "__wrapped__")
 (state,) = instrumentor.states()

@@ -187,8 +187,38 @@ class TestRuns:
         del stream
         gc.collect()
         captured.capture.windows.close_due()
+        self.left_unread(captured, "closed_early" if closed else "abandoned")
+
+    @pytest.mark.parametrize("closed", [True, False])
+    async def test_an_asynchronous_stream_that_nobody_reads_on(self, captured: Captured, closed: bool) -> None:
+        stream = agent().astream(ASKED)
+        await anext(stream)
+        if closed:
+            await stream.aclose()
+        del stream
+        gc.collect()
+        await asyncio.sleep(0)  # the loop closes what was collected, in a task
+        await asyncio.gather(*(asyncio.all_tasks() - {cast("Any", asyncio.current_task())}))
+        captured.capture.windows.close_due()
+        self.left_unread(captured, "closed_early" if closed else "abandoned")
+
+    def test_a_stream_that_another_holds_is_not_abandoned(self, captured: Captured) -> None:
+        """An id of a frame is used again: what was abandoned before says nothing about the next stream."""
+        for _ in range(3):
+            next(agent().stream(ASKED))
+            gc.collect()
+            stream = agent().stream(ASKED)
+            next(stream)
+            stream.close()
+        captured.capture.windows.close_due()
+        left = [trace["events"][0]["stream_exit"] for trace in captured.traces()]
+        assert sorted(left) == ["abandoned"] * 3 + ["closed_early"] * 3
+
+    def left_unread(self, captured: Captured, exit_: str) -> None:
         (found,) = captured.traces()
-        assert (found["closed_by"], found["events"][0]["status"]) == ("run_end", "incomplete")
+        assert (found["closed_by"], found["status"]) == ("run_end", "incomplete")
+        run = found["events"][0]
+        assert (run["kind"], run["status"], run["stream_exit"]) == ("agent_run", "incomplete", exit_)
 
     def test_leaving_for_the_parent_graph_is_no_failure(self, captured: Captured) -> None:
         inner: Any = StateGraph(State)

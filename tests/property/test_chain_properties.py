@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amfs_otel.chain.canonical import canonical_bytes, jcs, normalised
+from amfs_otel.chain.check import check_record
 from amfs_otel.chain.findings import Verdict
 from amfs_otel.chain.header import read_header
 from amfs_otel.chain.jcs import is_plain
@@ -25,7 +26,7 @@ from amfs_otel.chain.merkle import (
     verify_inclusion,
 )
 from amfs_otel.chain.parts import PartInput
-from amfs_otel.chain.record import check_record, record_from_bytes, record_to_bytes
+from amfs_otel.chain.record import record_from_bytes, record_to_bytes
 from amfs_otel.chain.skeleton import compose, decompose, prepare_text
 from amfs_otel.chain.verify import LogVerifier
 from amfs_otel.errors import FormatError

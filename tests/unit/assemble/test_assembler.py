@@ -243,6 +243,58 @@ def test_a_tool_call_that_was_seen_as_a_call_is_not_seen_again() -> None:
     assert [event["kind"] for event in resolved(desk.traces[0])["events"]] == ["llm_call", "tool_call", "llm_call"]
 
 
+def answer(call_id: str) -> dict[str, Any]:
+    return {"role": "tool", "parts": [{"type": "tool_call_response", "id": call_id, "response": "r"}]}
+
+
+def asking(*call_ids: str) -> dict[str, Any]:
+    parts = [{"type": "tool_call", "id": one, "name": "look", "arguments": {}} for one in call_ids]
+    return {"role": "assistant", "parts": parts}
+
+
+SAID = {"role": "assistant", "parts": [{"type": "text", "content": "done"}]}
+NEXT = {"role": "user", "parts": [{"type": "text", "content": "and now?"}]}
+
+
+@pytest.mark.parametrize(
+    ("requests", "brought"),
+    [
+        ([[NEXT], [NEXT, asking("c1"), answer("c1")]], [[], ["c1"]]),
+        ([[asking("c1", "c2"), answer("c2"), answer("c1")]], [["c2", "c1"]]),
+        ([[asking("c1"), answer("c1"), asking("c2"), answer("c2")]], [["c1", "c2"]]),
+        ([[asking("c1"), answer("c1")], [asking("c1"), answer("c1"), asking("c2"), answer("c2")]], [["c1"], ["c2"]]),
+        ([[asking("c1"), answer("c1"), SAID, NEXT]], [["c1"]]),
+        ([[asking("c1"), answer("c1")], [asking("c1"), answer("c1")]], [["c1"], ["c1"]]),
+        ([[answer("c1")], [answer("c2")]], [["c1"], ["c2"]]),
+        ([[asking("c1"), answer("c1"), answer("c1")]], [["c1"]]),
+        ([[asking(*(f"c{n}" for n in range(300))), *(answer(f"c{n}") for n in range(300))]],
+         [[f"c{n}" for n in range(44, 300)]]),
+    ],
+    ids=["the newest", "several", "one by one in one request", "history is not brought again", "another turn follows",
+         "two models with one history", "a request without its history", "twice", "at most 256"],
+)  # fmt: skip
+def test_a_model_call_names_the_calls_whose_answers_it_brings(requests: Any, brought: list[list[str]]) -> None:
+    desk = Desk()
+    window = desk.window()
+    for messages in requests:
+        llm(desk, window, messages, [])
+    desk.close(window)
+    for trace in (desk.traces[0], desk.read_again()[0]):
+        events = resolved(trace)["events"]
+        named = [[one["call_id"] for one in event.get("answered_tools", ())] for event in events]
+        assert named == brought
+
+
+def test_the_answers_that_it_brings_are_named_where_no_text_is_kept() -> None:
+    desk = Desk(LedgerContent.NONE)
+    window = desk.window()
+    llm(desk, window, [asking("c1"), answer("c1")], [])
+    desk.close(window)
+    (event,) = resolved(desk.traces[0])["events"]
+    assert event["answered_tools"] == [{"call_id": "c1"}]
+    assert event["input_messages"] is None
+
+
 @pytest.mark.parametrize("messages", [None, 5, "text", [None, 1, {"parts": 5}, {"parts": [None, {"type": 3}]}], {}])
 def test_messages_of_any_shape_are_taken(messages: Any) -> None:
     desk = Desk()

@@ -13,8 +13,9 @@ from amfs_otel.assemble.journal import EventPrepared, decoded, encoded
 from amfs_otel.assemble.prepare import TEXT_LIMIT_BYTES, PreparedEvent, Preparer, evaluated
 from amfs_otel.assemble.records import Origin, record_from_trace
 from amfs_otel.capture.content import MASK, Masker
+from amfs_otel.chain.check import check_record
 from amfs_otel.chain.keys import Key
-from amfs_otel.chain.record import check_record, record_from_bytes, record_to_bytes
+from amfs_otel.chain.record import record_from_bytes, record_to_bytes
 from amfs_otel.chain.skeleton import decompose
 from amfs_otel.model import (
     FIELDS,

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from amfs_otel.chain.check import check_record
 from amfs_otel.chain.entry import FIRST_PARENT, make_entry, read_entry
 from amfs_otel.chain.genesis import genesis_record, key_fact, key_record, new_log_uid
 from amfs_otel.chain.header import read_header
@@ -12,7 +13,6 @@ from amfs_otel.chain.parts import PartInput
 from amfs_otel.chain.record import (
     Record,
     Ref,
-    check_record,
     make_record,
     new_record_id,
     part_commitment,
