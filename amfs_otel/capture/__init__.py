@@ -17,13 +17,14 @@ from typing import Any, TypeVar
 from opentelemetry import context
 
 from amfs_otel import guard
+from amfs_otel.capture import foreign
 from amfs_otel.capture.ambient import STEP_KEY, SUPPRESS, current_run, explicit_session, last_memory
 from amfs_otel.capture.announced import AnnouncedCall
-from amfs_otel.capture.content import name, snapshot
-from amfs_otel.capture.requests import Request, begin_request, current_request, enter_request, request_of_span
+from amfs_otel.capture.content import name, snapshot, stop_sequences
+from amfs_otel.capture.requests import begin_request, current_request, enter_request, request_of_span
 from amfs_otel.capture.runtime import Capture
+from amfs_otel.capture.sessions import Request, Session
 from amfs_otel.capture.steps import Step
-from amfs_otel.capture.windows import Session
 from amfs_otel.model import ClosedBy, Deferred, Kind
 
 __all__ = [
@@ -62,8 +63,10 @@ __all__ = [
     "pause",
     "request_of_span",
     "run",
+    "saw_span",
     "set_explainer",
     "snapshot",
+    "stop_sequences",
     "uninstall",
 ]
 
@@ -77,6 +80,7 @@ def install(capture: Capture) -> None:
     """Makes `capture` the one that patches report to."""
     global _installed  # noqa: PLW0603  one process has one capture; patches find it here
     _installed = capture
+    foreign.watch()
 
 
 def uninstall() -> None:
@@ -92,9 +96,7 @@ def current() -> Capture | None:
 
 def active() -> Capture | None:
     """The installed capture, or `None` where OpenTelemetry's context suppresses instrumentation."""
-    if _installed is None or context.get_value(SUPPRESS):
-        return None
-    return _installed
+    return None if context.get_current().get(SUPPRESS) else _installed
 
 
 def begin(
@@ -133,7 +135,10 @@ def announce(source: str, fields: Callable[[], dict[str, Any]], *, inside: Step 
     capture = active()
     if capture is None or guard.is_off(source):
         return None
-    return guard.run(source, AnnouncedCall, capture, source, fields, inside)
+    call = guard.run(source, AnnouncedCall, capture, source, fields, inside)
+    if foreign.watched and call is not None:
+        guard.run("spans", foreign.announced, call)
+    return call
 
 
 def instant(
@@ -160,6 +165,12 @@ def instant(
     capture = active()
     if capture is not None and not guard.is_off(source):
         guard.run(source, capture.instant, kind, source, fields, memory, start_ns=start_ns, inside=inside, error=error)
+
+
+def saw_span(span: Any) -> None:
+    """A span has been started here, maybe another instrumentor's of a model call; see `capture.foreign`."""
+    if active() is not None:
+        foreign.started(span)
 
 
 def commit(
@@ -246,7 +257,7 @@ def inside(source: str, kinds: frozenset[Kind]) -> bool:
 
 def current_step(source: str) -> Step | None:
     """The innermost open step here, if it is one of `source`."""
-    step = context.get_value(STEP_KEY)
+    step = context.get_current().get(STEP_KEY)
     return step if isinstance(step, Step) and not step.done and step.event.source == source else None
 
 
@@ -333,6 +344,7 @@ class run:  # noqa: N801  reads as a statement: `with capture.run(...)`
     @staticmethod
     def _is_root(capture: Capture) -> bool:
         """Whether no open session, run or memory handle's window is to be found here (rules 1 to 3)."""
+        capture.windows.close_due()  # a run that was abandoned here is over
         for outer in (explicit_session.get(), current_run.get()):
             if outer is not None and not outer.ended:
                 return False

@@ -5,13 +5,12 @@ import threading
 import weakref
 from collections.abc import Hashable
 from contextvars import ContextVar
-from typing import Any
 
 from opentelemetry import baggage, context, trace
 from opentelemetry.context import Context
 
 from amfs_otel.capture.requests import open_request
-from amfs_otel.capture.windows import Place, Session, next_seq
+from amfs_otel.capture.sessions import Place, Session
 
 SUPPRESS = "suppress_instrumentation"
 """OpenTelemetry's context key by which exporters and our worker keep themselves out of traces."""
@@ -19,23 +18,26 @@ SUPPRESS = "suppress_instrumentation"
 STEP_KEY = context.create_key("amfs_otel-step")
 """The step of ours that is current in an OpenTelemetry context."""
 
+SPAN_KEY = next(iter(trace.set_span_in_context(trace.INVALID_SPAN, Context())))
+"""OpenTelemetry's own key of the current span: a context is made at once with all that is to be set in it."""
+
 BAGGAGE_SESSION = "amfs.session.id"
 
 explicit_session: ContextVar[Session | None] = ContextVar("amfs_otel_session", default=None)
 current_run: ContextVar[Session | None] = ContextVar("amfs_otel_run", default=None)
 last_memory: ContextVar[tuple[Session, int] | None] = ContextVar("amfs_otel_memory", default=None)
 
-_task_tokens: "weakref.WeakKeyDictionary[Any, int]" = weakref.WeakKeyDictionary()
-
 
 def place_here(here: Context) -> Place:
     """Where the caller is, by `here`, the current OpenTelemetry context, its request mark, task and thread."""
-    span = trace.get_current_span(here).get_span_context()
-    claimed = baggage.get_baggage(BAGGAGE_SESSION, here) if here else None
+    if not here:
+        return Place(0, 0, _context_key(0), open_request())
+    ids = trace.get_current_span(here).get_span_context()
+    claimed = baggage.get_baggage(BAGGAGE_SESSION, here)
     return Place(
-        span.trace_id,
-        span.span_id,
-        _context_key(span.trace_id),
+        ids.trace_id,
+        ids.span_id,
+        _context_key(ids.trace_id),
         open_request(),
         claimed if isinstance(claimed, str) else None,
     )
@@ -49,9 +51,9 @@ def _context_key(trace_id: int) -> Hashable:
     if asyncio is not None and asyncio._get_running_loop() is not None:  # noqa: SLF001  the only form that never raises
         task = asyncio.current_task()
         if task is not None:
-            token = _task_tokens.get(task)
-            if token is None:
-                # An id() would be reused by the next request's task; a token is not.
-                token = _task_tokens[task] = -next_seq()
-            return token
+            # An id() would be reused by the next request's task; a reference equals no other task's. It keeps the hash
+            # that it is asked for while the task lives.
+            key = weakref.ref(task)
+            hash(key)
+            return key
     return ("thread", threading.get_ident())

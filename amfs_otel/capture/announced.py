@@ -10,14 +10,17 @@ event, which `assemble.duplicates` finds by its response id.
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from opentelemetry import context
 
 from amfs_otel import guard
 from amfs_otel.capture.ambient import STEP_KEY
+from amfs_otel.capture.sessions import next_seq
 from amfs_otel.capture.steps import Step
-from amfs_otel.capture.windows import next_seq
+
+if TYPE_CHECKING:
+    from amfs_otel.capture.foreign import ForeignSpan
 
 _announced: ContextVar["AnnouncedCall | None"] = ContextVar("amfs_otel_announced", default=None)
 
@@ -44,11 +47,12 @@ class AnnouncedCall:
         elapsed_ns: How long it took, 0 while that is not fixed.
         outer: The announced call during which it was announced, in the same context.
         visible: Whether a client's event that begins now may be this call.
+        foreign: Another instrumentor's span of the same call, until an event takes it over (see `capture.foreign`).
     """
 
     __slots__ = (
-        "_mono_ns", "_reporter", "claimed", "done", "elapsed_ns", "fields", "inside", "outer", "seq", "source",
-        "start_ns", "visible",
+        "_mono_ns", "_reporter", "claimed", "done", "elapsed_ns", "fields", "foreign", "inside", "outer", "seq",
+        "source", "start_ns", "visible",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +69,7 @@ class AnnouncedCall:
         self._mono_ns = time.perf_counter_ns()
         self._reporter = reporter
         self.visible = True
+        self.foreign: ForeignSpan | None = None
         outer = _announced.get()
         self.outer = outer if outer is not None and not outer.done else None
         _announced.set(self)
@@ -93,12 +98,12 @@ class AnnouncedCall:
             self.freeze()
             guard.run(self.source, self._reporter.report, self, result, error)
         # A context may keep this object for as long as it lives.
-        self.outer = self.inside = None
+        self.outer = self.inside = self.foreign = None
         self.fields = dict
 
     @staticmethod
-    def claim() -> Step | None:
-        """Claims the call that a client's event beginning here stands for; gives the step that it is a part of.
+    def here() -> "AnnouncedCall | None":
+        """The call that a client's event beginning here would stand for.
 
         That is the innermost call that nobody has claimed, else the innermost: a model may need several requests.
         """
@@ -107,9 +112,11 @@ class AnnouncedCall:
             if call.visible and (found is None or not call.claimed):
                 found = call
             call = call.outer
-        if found is None:
-            return None
-        found.claimed = True
+        return found
+
+    def claim(self) -> Step | None:
+        """Claims it for a client's event that begins now; gives the step that the event is a part of."""
+        self.claimed = True
         step = context.get_value(STEP_KEY)
-        newer = isinstance(step, Step) and not step.done and step.event.seq > found.seq
-        return None if newer else found.inside
+        newer = isinstance(step, Step) and not step.done and step.event.seq > self.seq
+        return None if newer else self.inside

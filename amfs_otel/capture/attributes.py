@@ -48,7 +48,14 @@ _INFERENCE: dict[str, str] = {
     "chunks": semconv.AMFS_STREAM_CHUNKS,
     "attempts": semconv.AMFS_ATTEMPTS,
 }
+_MCP: dict[str, str] = {
+    "mcp_method": semconv.MCP_METHOD_NAME,
+    "protocol_version": semconv.MCP_PROTOCOL_VERSION,
+    "request_id": semconv.JSONRPC_REQUEST_ID,
+    "status_code": semconv.RPC_RESPONSE_STATUS_CODE,
+}
 _TOOL: dict[str, str] = {
+    **_MCP,
     "tool_name": semconv.GEN_AI_TOOL_NAME,
     "call_id": semconv.GEN_AI_TOOL_CALL_ID,
     "tool_type": semconv.GEN_AI_TOOL_TYPE,
@@ -84,7 +91,11 @@ _OTHERS: dict[str, str] = {
     "direction": semconv.AMFS_CONFIDENCE_DIRECTION,
     "confidence": semconv.AMFS_STATEMENT_CONFIDENCE,
 }
-_RETRIEVAL: dict[str, str] = {"data_source_id": semconv.GEN_AI_DATA_SOURCE_ID, "top_k": semconv.GEN_AI_RETRIEVAL_TOP_K}
+_RETRIEVAL: dict[str, str] = {
+    **_MCP,
+    "data_source_id": semconv.GEN_AI_DATA_SOURCE_ID,
+    "top_k": semconv.GEN_AI_RETRIEVAL_TOP_K,
+}
 TABLES: dict[Kind, dict[str, str]] = {
     Kind.LLM_CALL: _INFERENCE,
     Kind.EMBEDDINGS: _INFERENCE,
@@ -96,6 +107,11 @@ TABLES: dict[Kind, dict[str, str]] = {
     Kind.RETRIEVAL: _RETRIEVAL,
 }
 """Event field → attribute key, by kind."""
+
+MODEL_CALLS = frozenset({Kind.LLM_CALL, Kind.EMBEDDINGS})
+"""Kinds that are calls of a model."""
+
+_LLM_CALL, _CLIENT = Kind.LLM_CALL, SpanKind.CLIENT  # a member is slow to find in its enumeration
 
 _LEAST_INT, _LARGEST_INT = -(1 << 63), (1 << 63) - 1
 _LARGEST = 1e300
@@ -127,68 +143,85 @@ SPAN_EVENTS: dict[Kind, str] = {
 
 def span_name(kind: Kind, fields: Mapping[str, Any]) -> str:
     """The span name that the profile asks for."""
-    if kind in (Kind.LLM_CALL, Kind.EMBEDDINGS):
+    if kind in MODEL_CALLS:
         model = fields.get("model")
         return f"{fields['operation']} {model}" if model else str(fields["operation"])
     if kind is Kind.TOOL_CALL:
-        return f"{semconv.OPERATION_EXECUTE_TOOL} {fields['tool_name']}"
+        return f"{fields.get('mcp_method') or semconv.OPERATION_EXECUTE_TOOL} {fields['tool_name']}"
     if kind is Kind.AGENT_RUN:
         name = fields.get("agent_name")
         return f"{semconv.OPERATION_INVOKE_AGENT} {name}" if name else semconv.OPERATION_INVOKE_AGENT
-    return OPERATIONS[kind]
+    return str(fields.get("mcp_method") or OPERATIONS[kind])
 
 
 def span_kind(kind: Kind, fields: Mapping[str, Any]) -> SpanKind:
-    """CLIENT for calls of a model or of a memory store elsewhere (`remote`), INTERNAL for all that happens here."""
-    away = kind in (Kind.LLM_CALL, Kind.EMBEDDINGS) or fields.get("remote") is True
-    return SpanKind.CLIENT if away else SpanKind.INTERNAL
+    """CLIENT for calls of a model or of what is elsewhere (`remote`), SERVER for what is done for a client (`served`).
+
+    INTERNAL for all else that happens here.
+    """
+    if kind in MODEL_CALLS or fields.get("remote") is True:
+        return _CLIENT
+    return SpanKind.SERVER if fields.get("served") is True else SpanKind.INTERNAL
 
 
-def attributes_from_fields(kind: Kind, fields: Mapping[str, Any]) -> dict[str, AttributeValue]:
-    """Attributes of `fields` that are known and not `None`; a NaN, infinite or oversized number is left out."""
+def attributes_from_fields(
+    kind: Kind, fields: Mapping[str, Any], names: Mapping[str, str]
+) -> dict[str, AttributeValue]:
+    """Attributes of `fields` that are known and not `None`; a NaN, infinite or oversized number is left out.
+
+    Args:
+        kind: What the fields are of.
+        fields: The fields.
+        names: Each text as spans may show it (`content.SpanNames`).
+    """
     table = TABLES.get(kind, _OTHERS)
     found: dict[str, AttributeValue] = {}
     for name, value in fields.items():
-        key = table.get(name) if value is not None else None
-        if key is None:
+        key = table.get(name)
+        if key is None or value is None:
             continue
-        is_int = type(value) is int
+        kind_of_value = type(value)  # pyright: ignore[reportUnknownVariableType]
         if name in FLOATS:
-            if (is_int or type(value) is float) and abs(value) <= _LARGEST:
+            if (kind_of_value is float or kind_of_value is int) and abs(value) <= _LARGEST:
                 found[key] = float(value)
-        elif type(value) is str:
-            found[key] = value
-        elif is_int:
+        elif kind_of_value is str:
+            found[key] = names[value]
+        elif kind_of_value is int:
             if _LEAST_INT <= value <= _LARGEST_INT:
                 found[key] = value
-        elif isinstance(value, (bool, list, tuple)):
-            found[key] = value  # pyright: ignore[reportUnknownVariableType]
+        elif kind_of_value is bool:
+            found[key] = value
+        elif kind_of_value is list or kind_of_value is tuple:
+            found[key] = [names[item] if type(item) is str else item for item in value]
     return found
 
 
-def start_attributes(kind: Kind, fields: Mapping[str, Any]) -> dict[str, AttributeValue]:
+def start_attributes(kind: Kind, fields: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, AttributeValue]:
     """All attributes known when a span starts, those that samplers look at among them."""
-    found = attributes_from_fields(kind, fields)
-    if kind in OPERATIONS:
+    found = attributes_from_fields(kind, fields, names)
+    if kind in MODEL_CALLS:
+        if fields.get("stream"):
+            found[semconv.GEN_AI_REQUEST_STREAM] = True
+        return found
+    if kind in OPERATIONS and not (kind is Kind.RETRIEVAL and "mcp_method" in fields):
         found[semconv.GEN_AI_OPERATION_NAME] = OPERATIONS[kind]
     if kind in (Kind.MEMORY_READ, Kind.MEMORY_WRITE) and fields.get("entity_path"):
-        found[semconv.GEN_AI_MEMORY_RECORD_ID] = f"{fields['entity_path']}/{fields.get('key')}"
+        found[semconv.GEN_AI_MEMORY_RECORD_ID] = names[f"{fields['entity_path']}/{fields.get('key')}"]
     if kind is Kind.AGENT_RUN and fields.get("agent_name"):
         found[semconv.GEN_AI_AGENT_NAME] = fields["agent_name"]
-    if kind is Kind.LLM_CALL and fields.get("stream"):
-        found[semconv.GEN_AI_REQUEST_STREAM] = True
     return found
 
 
-def end_attributes(kind: Kind, result: Mapping[str, Any]) -> dict[str, AttributeValue]:
+def end_attributes(kind: Kind, result: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, AttributeValue]:
     """Attributes known when a span ends."""
-    found = attributes_from_fields(kind, result)
-    first_chunk_ms = result.get("time_to_first_chunk_ms")
-    if first_chunk_ms is not None:
-        found[semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK] = first_chunk_ms / 1000
-    if kind is Kind.LLM_CALL and result.get("input_tokens") is None and result.get("output_tokens") is None:
-        found[semconv.AMFS_USAGE_UNKNOWN] = True
-    if kind is Kind.MEMORY_READ:
+    found = attributes_from_fields(kind, result, names)
+    if kind in MODEL_CALLS:
+        first_chunk_ms = result.get("time_to_first_chunk_ms")
+        if first_chunk_ms is not None:
+            found[semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK] = first_chunk_ms / 1000
+        if result.get("input_tokens") is None and result.get("output_tokens") is None and kind is _LLM_CALL:
+            found[semconv.AMFS_USAGE_UNKNOWN] = True
+    elif kind is Kind.MEMORY_READ:
         found[semconv.GEN_AI_MEMORY_RECORD_COUNT] = 1 if result.get("found") else 0
     elif kind is Kind.MEMORY_WRITE:
         found[semconv.GEN_AI_MEMORY_RECORD_COUNT] = 1

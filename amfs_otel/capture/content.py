@@ -53,6 +53,12 @@ def snapshot(value: Any, depth: int = SNAPSHOT_DEPTH) -> Any:
     return _copied(value, depth, [SNAPSHOT_ITEMS])
 
 
+def stop_sequences(value: Any) -> list[str] | None:
+    """What a request says of where to stop, one text or several; `None` where it says nothing."""
+    given = cast("list[Any]", value) if isinstance(value, (list, tuple)) else [value]
+    return [text for text in given if type(text) is str] or None
+
+
 def name(value: Any) -> str | None:
     """An identifier that the application gave, as a bounded text that is fit for spans; its own code is never run.
 
@@ -60,18 +66,20 @@ def name(value: Any) -> str | None:
     """
     if value is None:
         return None
-    kind = cast("type[Any]", type(value))
+    kind = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind is str and value.isascii() and len(value) <= NAME_CHARACTERS and "\0" not in value:
+        return value
     if not issubclass(kind, str):
         return f"<{kind.__name__}>"
     return clean_text(str.__str__(value)[:NAME_CHARACTERS])[0]
 
 
 def _copied(value: Any, depth: int, budget: list[int]) -> Any:
-    kind = cast("type[Any]", type(value))
+    kind = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind in _ATOMS or depth <= 0:
         return value
     if kind is list or kind is tuple:
-        items = cast("list[Any]", value)
+        items: list[Any] = value
         budget[0] -= len(items)
         if budget[0] <= 0:
             return value
@@ -80,7 +88,7 @@ def _copied(value: Any, depth: int, budget: list[int]) -> Any:
             return list(items)
         return [item if type(item) in _ATOMS else _copied(item, depth - 1, budget) for item in items]
     if kind is dict:
-        mapping = cast("dict[Any, Any]", value)
+        mapping: dict[Any, Any] = value
         budget[0] -= len(mapping)
         if budget[0] <= 0:
             return value
@@ -90,12 +98,13 @@ def _copied(value: Any, depth: int, budget: list[int]) -> Any:
         return {k: item if type(item) in _ATOMS else _copied(item, depth - 1, budget) for k, item in mapping.items()}
     if kind is set or kind is frozenset:
         return set(cast("set[Any]", value))
-    fields = _model_fields(value, kind)
+    fields = _model_fields(value)
     return value if fields is None else _copied(fields, depth, budget)
 
 
-def _model_fields(value: Any, kind: type) -> dict[str, Any] | None:
+def _model_fields(value: Any) -> dict[str, Any] | None:
     """The fields of a pydantic model, dataclass or namespace, read from its `__dict__`, never through its own code."""
+    kind = cast("type[Any]", type(value))
     if kind is not SimpleNamespace and not any(hasattr(kind, mark) for mark in _MODEL_MARKS):
         return None
     try:
@@ -143,7 +152,7 @@ _SECRETS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
                 *("authtoken", "auth_token", "auth-token", "clientsecret", "client_secret", "client-secret"),
                 *("secretkey", "secret_key", "secret-key", "passwd", "password", "pwd"),
             ),
-            rf"(?i:\b(?:{_ASSIGNED})\b[\"']?[ ]*[:=][ ]*[\"']?)(?P<assigned>[^\s\"',;&}}]{{6,}})",
+            rf"(?i:\b(?:{_ASSIGNED})\b[\"']?[ ]*[:=\uff1a\uff1d][ ]*[\"']?)(?P<assigned>[^\s\"',;&}}]{{6,}})",
         ),
     )
 )
@@ -171,6 +180,15 @@ def _marks_by_hint() -> dict[str, tuple[str, ...]]:
 _BY_HINT = tuple(_marks_by_hint().items())
 
 
+def _lowered(text: str) -> str:
+    """`text` in lower case, with every letter that the expressions take for one of ASCII's as that one."""
+    lowered = text.lower()
+    if not lowered.isascii():
+        for letter, plain in (("\u017f", "s"), ("\u0131", "i"), ("\u0307", "")):  # long s, dotless i, the dot of I
+            lowered = lowered.replace(letter, plain)
+    return lowered
+
+
 def _marked(lowered: str) -> bool:
     """Whether one of `_MARKS` occurs in a text, given in lower case."""
     for hint, marks in _BY_HINT:
@@ -181,6 +199,8 @@ def _marked(lowered: str) -> bool:
     return False
 
 
+_CARD_DIGITS = 13
+_NO_DIGITS = bytes(set(range(256)) - set(b"0123456789"))
 _DIGITS = re.compile(r"[0-9](?:[ -]?[0-9]){12}")
 _CARD = re.compile(r"(?<![0-9A-Za-z.-])(?:[0-9][ -]?){12,18}[0-9](?![0-9A-Za-z])")
 
@@ -210,7 +230,7 @@ class Masker:
         return known
 
     def _without_keys(self, text: str) -> str:
-        masked, lowered = text, text.lower()
+        masked, lowered = text, _lowered(text)
         for marks, secret in _SECRETS if _marked(lowered) else ():
             if any(mark in lowered for mark in marks):
                 masked = _replaced(secret, _without_secret, masked)
@@ -230,7 +250,11 @@ class Masker:
         """Whether there is nothing to mask in `texts`, as `plain.texts_of` gives them. In doubt it says no."""
         if self.patterns or self.functions:
             return False
-        return not _marked(texts.lower()) and _DIGITS.search(texts) is None
+        if _marked(_lowered(texts)):
+            return False
+        # Most texts have fewer digits than a card number, and to count them takes a twentieth of looking for a run.
+        digits = texts.encode("utf-8", "surrogatepass").translate(None, _NO_DIGITS)
+        return len(digits) < _CARD_DIGITS or _DIGITS.search(texts) is None
 
     def value(self, value: Any) -> Any:
         """Masks each string inside a normalised JSON value; a key that names a secret masks its whole value."""
@@ -246,6 +270,26 @@ class Masker:
             mapping = cast("dict[str, Any]", value)
             return {self.text(k): MASK if _names_secret(k, v) else self._masked(v) for k, v in mapping.items()}
         return value
+
+
+class SpanNames(dict[str, str]):
+    """Names as spans show them: masked, bounded, and free of what no exporter can encode. What recurs is remembered.
+
+    Args:
+        masker: Masks secrets in them.
+    """
+
+    def __init__(self, masker: Masker) -> None:
+        super().__init__()
+        self._masker = masker
+
+    def __missing__(self, given: str) -> str:
+        shown = self._masker.identifier(clean_text(cut_between_words(given, NAME_CHARACTERS))[0])
+        if len(given) <= NAME_CHARACTERS:
+            if len(self) >= REMEMBERED_NAMES:
+                self.clear()
+            self[given] = shown
+        return shown
 
 
 _SECRET_KEYS = re.compile(

@@ -42,6 +42,9 @@ class ClientMetrics:
             self._inference(event, seconds)
         elif event.kind is Kind.EMBEDDINGS:
             self._observe(semconv.EMBEDDINGS_DURATION, seconds, _of_call(event))
+        elif "mcp_method" in event.fields:
+            metric = semconv.MCP_SERVER_DURATION if event.fields.get("served") else semconv.MCP_CLIENT_DURATION
+            self._observe(metric, seconds, _of_request(event))
         elif event.kind is Kind.TOOL_CALL:
             shown: dict[str, AttributeValue] = {semconv.GEN_AI_TOOL_NAME: str(event.fields.get("tool_name"))}
             self._observe(semconv.EXECUTE_TOOL_DURATION, seconds, _with_error(shown, event))
@@ -135,6 +138,17 @@ def _of_call(event: Event) -> dict[str, AttributeValue]:
             shown[key] = fields[name]
     if result.get("response_model") is not None:
         shown[semconv.GEN_AI_RESPONSE_MODEL] = result["response_model"]
+    return _with_error(shown, event)
+
+
+def _of_request(event: Event) -> dict[str, AttributeValue]:
+    fields = event.fields
+    shown: dict[str, AttributeValue] = {semconv.MCP_METHOD_NAME: fields["mcp_method"]}
+    if event.kind is Kind.TOOL_CALL:
+        shown[semconv.GEN_AI_OPERATION_NAME] = semconv.OPERATION_EXECUTE_TOOL
+        shown[semconv.GEN_AI_TOOL_NAME] = str(fields["tool_name"])
+    if fields.get("protocol_version") is not None:
+        shown[semconv.MCP_PROTOCOL_VERSION] = fields["protocol_version"]
     return _with_error(shown, event)
 
 

@@ -4,8 +4,9 @@ from opentelemetry import context
 from opentelemetry.context import Context
 
 from amfs_otel.capture.ambient import STEP_KEY, current_run, explicit_session, last_memory, place_here
+from amfs_otel.capture.sessions import Place, Session, Window
 from amfs_otel.capture.steps import Step
-from amfs_otel.capture.windows import Place, Session, Window, Windows
+from amfs_otel.capture.windows import Windows
 from amfs_otel.model import ClosedBy
 from amfs_otel.settings import Settings
 
@@ -40,12 +41,19 @@ class Placing:
         Call it under `windows.lock`, together with the placing. What is a part of the step `inside` lies in its window,
         wherever the context leads, unless that has closed or an explicit session was opened since.
         """
+        window, flags = self._resolved(place, memory, inside)
+        if memory is not None and memory is not window.session and memory not in window.memories:
+            window.memories.append(memory)
+        return window, flags
+
+    def _resolved(self, place: Place, memory: Session | None, inside: Step | None) -> tuple[Window, str]:
         windows = self.windows
         windows.close_due()
-        outer = inside.placed.window if inside is not None else None
-        if inside is not None and outer is not None and windows.open_window(outer.session) is outer:
-            explicit = explicit_session.get()
-            if explicit is None or explicit.ended or explicit is outer.session:
+        if inside is not None:
+            outer, explicit = inside.placed.window, explicit_session.get()
+            if windows.open_window(outer.session) is outer and (
+                explicit is None or explicit.ended or explicit is outer.session
+            ):
                 return windows.window_of(outer.session, place), inside.event.flags
         session = self._named_session(place, memory)
         if session is not None:
@@ -59,14 +67,15 @@ class Placing:
 
     def existing(self, place: Place, memory: Session | None = None) -> Window | None:
         """The open window into which an event at `place` would fall, never opening one."""
-        session = self._named_session(place, memory, opens=False)
-        if session is not None:
-            return self.windows.open_window(session)
-        joined = self.windows.only_open(place)
-        if joined is not None:
-            return joined
-        implicit = self.windows.implicit_session(place, self.settings.default_agent, create=False)
-        return self.windows.open_window(implicit) if implicit is not None else None
+        with self.windows.lock:
+            session = self._named_session(place, memory, opens=False)
+            if session is not None:
+                return self.windows.open_window(session)
+            joined = self.windows.only_open(place)
+            if joined is not None:
+                return joined
+            implicit = self.windows.implicit_session(place, self.settings.default_agent, create=False)
+            return self.windows.open_window(implicit) if implicit is not None else None
 
     def _named_session(self, place: Place, memory: Session | None, *, opens: bool = True) -> Session | None:
         """Rules 1 to 4."""
@@ -90,9 +99,11 @@ class Placing:
     def memory_session(self, place: Place) -> Session | None:
         """The session of the tracker last used in this context, if its window is open (rule 3)."""
         used = last_memory.get()
+        if used is None:
+            return None
+        session, seq = used
         since = place.request.seq if place.request is not None else 0
-        usable = used is not None and since < used[1] and self.windows.open_window(used[0]) is not None
-        return used[0] if used is not None and usable else None
+        return session if since < seq and self.windows.open_window(session) is not None else None
 
     def _remote_session(self, claimed: str, place: Place) -> Session | None:
         if len(claimed) != 32 or not all(c in "0123456789abcdef" for c in claimed):

@@ -7,31 +7,8 @@ set it, the first such span inside is taken for that request's own.
 """
 
 from contextvars import ContextVar
-from dataclasses import dataclass
 
-from amfs_otel.capture.windows import Session, next_seq
-
-
-@dataclass(slots=True)
-class Request:
-    """A request or task under way.
-
-    Attributes:
-        seq: Its place in the order of events.
-        open: Whether it is still under way.
-        session: The session of its implicit window, where it has one.
-        outer: The open request in which it began; counts again when this one has ended.
-        awaits_span: Whether a boundary hook made it and no SERVER or CONSUMER span was taken for it yet.
-        returned: Whether only its body is still being read: what begins now is another request.
-    """
-
-    seq: int
-    open: bool = True
-    session: Session | None = None
-    outer: "Request | None" = None
-    awaits_span: bool = False
-    returned: bool = False
-
+from amfs_otel.capture.sessions import Request, next_seq
 
 current_request: ContextVar[Request | None] = ContextVar("amfs_otel_request", default=None)
 

@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from opentelemetry import context, trace
@@ -15,24 +16,22 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 
 from amfs_otel import guard, semconv
-from amfs_otel.capture import attributes
+from amfs_otel.capture import attributes, foreign
 from amfs_otel.capture.ambient import current_run, last_memory, place_here
 from amfs_otel.capture.announced import AnnouncedCall
-from amfs_otel.capture.content import Masker, cut_between_words, name
+from amfs_otel.capture.content import Masker, SpanNames, name
 from amfs_otel.capture.metrics import ClientMetrics
 from amfs_otel.capture.placing import Placing
-from amfs_otel.capture.span_content import content_attributes
-from amfs_otel.capture.steps import Root, Step, message_of, type_name
-from amfs_otel.capture.windows import Place, Session, Window, Windows, next_seq
-from amfs_otel.chain.canonical import clean_text
+from amfs_otel.capture.sessions import Place, Session, Window, next_seq
+from amfs_otel.capture.span_content import Remembered, content_attributes
+from amfs_otel.capture.steps import Root, Step, below_root, message_of, type_name
+from amfs_otel.capture.windows import Windows
 from amfs_otel.model import ClosedBy, Event, Kind, RecordKind, Sink
 from amfs_otel.settings import Settings
 
 new_id = random.Random().getrandbits  # noqa: S311  ids, not secrets
 
-SPAN_NAME_CHARACTERS = 1024
-REMEMBERED_NAMES = 1024
-
+_LLM_CALL = Kind.LLM_CALL  # a member is slow to find in its enumeration
 _NAMES = ("model", "tool_name", "agent_name")
 """Fields that stand in span names and metrics, too."""
 
@@ -53,7 +52,8 @@ class Capture(Placing):
         self.sink, self.masker = sink, masker
         self.tracer, self.metrics = tracer, metrics
         self.content_on_spans = settings.span_content.on_spans
-        self._masked: dict[str, str] = {}
+        self.names = SpanNames(masker)
+        self._remembered_texts: Remembered = {}
         self._inherited = False
 
     def after_fork_in_child(self) -> None:
@@ -77,9 +77,15 @@ class Capture(Placing):
         start_ns, mono_ns = time.time_ns(), time.perf_counter_ns()
         if announced is not None:
             start_ns, mono_ns = announced.start_ns, mono_ns - announced.elapsed_ns
-        elif kind is Kind.LLM_CALL:
-            inside = AnnouncedCall.claim() or inside
-        here = context.get_current()
+        call = announced
+        if call is None and kind is _LLM_CALL:
+            call = AnnouncedCall.here()
+            inside = (call.claim() if call is not None else None) or inside
+        here, theirs, late = context.get_current(), None, False
+        if foreign.watched and kind in foreign.MODEL_KINDS:
+            theirs = guard.run("spans", foreign.standing_for, kind, source, call)
+            here = here if theirs is None else theirs.outside(here)
+            late = theirs is not None or source in foreign.watched
         outer = inside or self.step_in(here)
         place = place_here(here) if outer is None else outer.place
         event = self._event(kind, source, fields, start_ns, outer)
@@ -88,13 +94,18 @@ class Capture(Placing):
         with self.windows.lock:
             window, flag = self.resolve(place, memory, inside)
             event.parent_id = event.parent_id or window.run_event_id
-            span = guard.run("spans", self._start_span, event, window, here) or trace.INVALID_SPAN
+            starts = self._parent_span if late else self._start_span
+            span = guard.run("spans", starts, event, window, here) or trace.INVALID_SPAN
             self._own_agent(event, window, memory)
             event.flags = flag
             placed = self.windows.place(window, event, place, provisional=bool(flag), step=True)
         if memory is not None:
             last_memory.set((memory, event.seq))
-        return Step(self, event, placed, place=place, span=span, mono_ns=mono_ns)
+        step = Step(self, event, placed, place=place, span=span, mono_ns=mono_ns)
+        if late:
+            step.beside = foreign.Beside(partial(self._started, event, window.root, here))
+            guard.run("spans", foreign.stand_beside, step, theirs)
+        return step
 
     def report(self, call: AnnouncedCall, result: dict[str, Any], error: BaseException | None) -> None:
         """The event of an announced model call that no client took over."""
@@ -110,7 +121,7 @@ class Capture(Placing):
         with self.windows.lock:
             window = self.windows.window_of(session, place)
             span = self._started(event, window.root, here)
-            span.set_attributes(self.masked(self._root_attributes(window)))
+            span.set_attributes(self._root_attributes(window))
             self._end_root(window, start_ns)
             window.root, window.owns_root = Root(span, window.record_id, place.parent_span_id), False
             window.run_event_id = event.id
@@ -157,54 +168,55 @@ class Capture(Placing):
         self.windows.place(window, event, place, provisional=provisional, step=False)
 
     def _show_instant(self, root: Span, shown_as: str, event: Event) -> None:
-        shown = self.masked(attributes.attributes_from_fields(event.kind, event.fields))
+        shown = attributes.attributes_from_fields(event.kind, event.fields, self.names)
         root.add_event(shown_as, shown, timestamp=event.start_ns)
 
     def _event(self, kind: Kind, source: str, fields: dict[str, Any], start_ns: int, outer: Step | None) -> Event:
         for key in _NAMES:
             given = fields.get(key)
             if given is not None:
-                # What was masked before is fit for spans, too.
-                known = self._masked.get(given) if type(given) is str else None
-                fields[key] = known if known is not None else self._shown(name(given))
+                fields[key] = self.names[name(given) or ""]
         parent_id = outer.event.id if outer is not None else 0
         return Event(kind, new_id(64), next_seq(), start_ns, source, fields, parent_id=parent_id)
 
     @staticmethod
     def _own_agent(event: Event, window: Window, memory: Session | None) -> None:
-        if memory is not None and memory.agent != window.session.agent:
-            event.agent = memory.agent
+        if memory is not None:
+            # Handles of several agents may share one tracker.
+            agent = event.fields.pop("agent", memory.agent)
+            if agent != window.session.agent:
+                event.agent = agent
 
     # -- spans ---------------------------------------------------------------------------------------------------
 
-    def root_of(self, window: Window, start_ns: int) -> Root | None:
-        """The window's root span, started if need be; renamed where the window took it over."""
+    def root_of(self, window: Window, start_ns: int, here: Context | None = None) -> Root | None:
+        """The window's root span, started (in `here`) if need be; renamed where the window took it over."""
         root: Root | None = window.root
         if root is None:
             if self.settings.sdk_disabled:
                 return None
             span = self.tracer.start_span(
                 self._root_name(window),
+                context=here,
                 kind=SpanKind.INTERNAL,
-                attributes=self.masked(self._root_attributes(window)),
+                attributes=self._root_attributes(window),
                 start_time=start_ns,
             )
             root = window.root = Root(span, window.record_id, window.place.parent_span_id)
         elif root.record_id != window.record_id:
             root.record_id = window.record_id
             root.span.update_name(self._root_name(window))
-            root.span.set_attributes(self.masked(self._root_attributes(window)))
+            root.span.set_attributes(self._root_attributes(window))
         return root
 
     def _root_name(self, window: Window) -> str:
-        return f"{semconv.OPERATION_INVOKE_AGENT} {self._shown(name(window.session.agent))}"
+        return f"{semconv.OPERATION_INVOKE_AGENT} {self.names[name(window.session.agent) or '']}"
 
-    @staticmethod
-    def _root_attributes(window: Window) -> dict[str, Any]:
+    def _root_attributes(self, window: Window) -> dict[str, Any]:
         session = window.session
         found: dict[str, Any] = {
             semconv.GEN_AI_OPERATION_NAME: semconv.OPERATION_INVOKE_AGENT,
-            semconv.GEN_AI_AGENT_NAME: name(session.agent),
+            semconv.GEN_AI_AGENT_NAME: self.names[name(session.agent) or ""],
             semconv.AMFS_RECORD_ID: window.record_id,
             semconv.AMFS_SESSION_ID: session.id,
             semconv.AMFS_OPENED_BY: session.opened_by,
@@ -213,56 +225,27 @@ class Capture(Placing):
         if session.session_id:
             drawn = session.opened_by == "amfs"
             key = semconv.AMFS_MEMORY_SESSION_ID if drawn else semconv.GEN_AI_CONVERSATION_ID
-            found[key] = name(session.session_id)
+            found[key] = self.names[name(session.session_id) or ""]
         return found
 
     def _start_span(self, event: Event, window: Window, here: Context) -> Span:
-        return self._started(event, self.root_of(window, event.start_ns), here)
+        return self._started(event, self.root_of(window, event.start_ns, here), here)
+
+    def _parent_span(self, event: Event, window: Window, here: Context) -> Span:
+        """What the span of `event`, which is not started yet, will be a part of."""
+        return trace.get_current_span(below_root(self.root_of(window, event.start_ns, here), here))
 
     def _started(self, event: Event, root: Root | None, here: Context) -> Span:
-        parent = here
-        if root is not None:
-            span_id = trace.get_current_span(here).get_span_context().span_id
-            if span_id in (0, root.parent_span_id):
-                parent = trace.set_span_in_context(root.span, here)
         span = self.tracer.start_span(
             attributes.span_name(event.kind, event.fields),
-            context=parent,
+            context=below_root(root, here),
             kind=attributes.span_kind(event.kind, event.fields),
-            attributes=self.masked(attributes.start_attributes(event.kind, event.fields)),
+            attributes=attributes.start_attributes(event.kind, event.fields, self.names),
             start_time=event.start_ns,
         )
         ids = span.get_span_context()
         event.trace_id, event.span_id = ids.trace_id, ids.span_id
         return span
-
-    def masked(self, shown: dict[str, Any]) -> dict[str, Any]:
-        """Masks secrets in names that go onto a span, bounds them and takes out what no exporter can encode.
-
-        `shown` itself is changed, and returned.
-        """
-        known = self._masked
-        for key, value in shown.items():
-            if type(value) is str:
-                found = known.get(value)
-                shown[key] = found if found is not None else self._shown(value)
-            elif type(value) in (list, tuple):
-                shown[key] = self._shown(value)
-        return shown
-
-    def _shown(self, value: Any) -> Any:
-        if type(value) is not str:
-            if type(value) not in (list, tuple):
-                return value
-            return [self._shown(item) if type(item) is str else item for item in value]
-        known = self._masked.get(value)
-        if known is None:
-            known = self.masker.identifier(clean_text(cut_between_words(value, SPAN_NAME_CHARACTERS))[0])
-            if len(value) <= SPAN_NAME_CHARACTERS:
-                if len(self._masked) >= REMEMBERED_NAMES:
-                    self._masked.clear()
-                self._masked[value] = known
-        return known
 
     def later(self, function: Callable[[], None]) -> None:
         """Calls `function` at the next event or tick of the worker. Takes no lock."""
@@ -272,19 +255,22 @@ class Capture(Placing):
         """Ends the event and the span of `step`."""
         if self._inherited:
             return
-        event, span = step.event, step.span
+        event = step.event
         if error is not None:
             event.status = "error"
             event.error_type = event.error_type or type_name(error)
             result = {**(result or {}), "error_message": message_of(error)}
         event.result = result
         event.end_ns = event.start_ns + elapsed_ns
-        guard.run("spans", self._end_span, span, event)
-        if self.metrics.enabled:
+        guard.run("spans", self._end_span, step, event)
+        if self.metrics.enabled and not step.counted_elsewhere:
             guard.run("metrics", self.metrics.record, event)
-        self.windows.ended(step.placed)
+        self.windows.ended(step.placed, event)
 
-    def _end_span(self, span: Span, event: Event) -> None:
+    def _end_span(self, step: Step, event: Event) -> None:
+        if foreign.watched and event.kind in foreign.MODEL_KINDS and foreign.ended(step):
+            return
+        span = step.shown()
         try:
             if span.is_recording():
                 self._set_end_attributes(span, event)
@@ -293,15 +279,15 @@ class Capture(Placing):
 
     def _set_end_attributes(self, span: Span, event: Event) -> None:
         result = event.result or {}
-        shown = attributes.end_attributes(event.kind, result) if event.status == "ok" or result else {}
-        shown = self.masked(shown)
+        shown = attributes.end_attributes(event.kind, result, self.names) if event.status == "ok" or result else {}
         if event.error_type is not None:
             shown[semconv.ERROR_TYPE] = event.error_type
             span.set_status(Status(StatusCode.ERROR))
         if self.content_on_spans:
             both = {**event.fields, **result}
+            limit = self.settings.span_attribute_limit
             content = guard.run(
-                event.source, content_attributes, event.kind, both, self.masker, self.settings.span_attribute_limit
+                event.source, content_attributes, event.kind, both, self.masker, limit, self._remembered_texts
             )
             shown.update(content or {})
         if self.settings.semconv_dual:

@@ -28,16 +28,35 @@ _FIELDS: dict[str, str] = {
 }
 
 
+Remembered = dict[tuple[Callable[[Any], Any], bytes], tuple[str, int]]
+"""What a field was before its text was made, and what makes it → the text, and how many bytes are missing from it."""
+
+_RECURRENT = frozenset({"tool_definitions"})
+"""Fields that are the same in most calls."""
+
+REMEMBERED_TEXTS = 16
+REMEMBERED_BYTES = 1 << 15
+
+
 def content_attributes(
-    kind: Kind, fields: Mapping[str, Any], masker: Masker, limit: int | None
+    kind: Kind, fields: Mapping[str, Any], masker: Masker, limit: int | None, remembered: Remembered | None = None
 ) -> dict[str, AttributeValue]:
-    """The content attributes of `fields`, masked, each at most `limit` characters where one is set."""
+    """The content attributes of `fields`, masked, each at most `limit` characters where one is set.
+
+    Args:
+        kind: What the fields are of.
+        fields: The fields.
+        masker: Masks secrets.
+        limit: Characters.
+        remembered: Texts made before with the same masker and limit.
+    """
     found: dict[str, AttributeValue] = {}
     missing = 0
     for name, key in _FIELDS.items():
         value = fields.get(name)
         if value is not None:
-            found[key], cut = _json_text(_resolved(value), masker, limit)
+            known = remembered if name in _RECURRENT else None
+            found[key], cut = _text_of(value, masker, limit, known)
             missing += cut
     if kind is Kind.MEMORY_QUERY and fields.get("parameters", {}).get("query"):
         text, cut = _plain_text(_resolved(fields["parameters"]["query"]), masker, limit)
@@ -47,9 +66,26 @@ def content_attributes(
         text, cut = _json_text([{"content": _resolved(fields["value"])}], masker, limit)
         found[semconv.GEN_AI_MEMORY_RECORDS] = text
         missing += cut
+    stops: list[str] | None = fields.get("stop_sequences")
+    if stops:
+        texts = [_plain_text(text, masker, limit) for text in stops]
+        found[semconv.GEN_AI_REQUEST_STOP_SEQUENCES] = [text for text, _ in texts]
+        missing += sum(cut for _, cut in texts)
     if missing:
         found[semconv.AMFS_CONTENT_SHORTENED_BYTES] = missing
     return found
+
+
+def _text_of(value: Any, masker: Masker, limit: int | None, remembered: Remembered | None) -> tuple[str, int]:
+    raw = value.raw if isinstance(value, Deferred) else None
+    if remembered is None or not isinstance(raw, bytes) or len(raw) > REMEMBERED_BYTES:
+        return _json_text(_resolved(value), masker, limit)
+    known = remembered.get((value.make, raw))
+    if known is None:
+        if len(remembered) >= REMEMBERED_TEXTS:
+            remembered.clear()
+        known = remembered[value.make, raw] = _json_text(_resolved(value), masker, limit)
+    return known
 
 
 def _resolved(value: Any) -> Any:

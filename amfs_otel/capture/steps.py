@@ -2,15 +2,20 @@
 
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from opentelemetry import context, trace
+from opentelemetry.context import Context
 from opentelemetry.trace import Span
 
 from amfs_otel import guard
-from amfs_otel.capture.ambient import STEP_KEY
-from amfs_otel.capture.windows import Place, Placed
+from amfs_otel.capture.ambient import SPAN_KEY, STEP_KEY
+from amfs_otel.capture.sessions import Place, Placed
 from amfs_otel.model import Event
+
+if TYPE_CHECKING:
+    from amfs_otel.capture.foreign import Beside
 
 
 class Finisher(Protocol):
@@ -36,31 +41,60 @@ class Root:
         self.parent_span_id = parent_span_id
 
 
-class Step:
-    """One event with a duration, from its start to its single end."""
+def below_root(root: Root | None, here: Context) -> Context:
+    """`here`, with `root` as the current span where there is none, or only what the root itself is a part of."""
+    if root is not None:
+        span_id = trace.get_current_span(here).get_span_context().span_id if here else 0
+        if span_id in (0, root.parent_span_id):
+            return Context({**here, SPAN_KEY: root.span})
+    return here
 
-    __slots__ = ("_capture", "_done", "_mono_ns", "attempts", "event", "place", "placed", "span")
+
+class Step:
+    """One event with a duration, from its start to its single end.
+
+    Attributes:
+        event: The event.
+        place: Where it began.
+        placed: The window in which it lies.
+        done: Whether it has ended.
+        span: Its span, or what `beside` has in its place.
+        beside: Where another instrumentor may have a span of the same call: which of the two it is.
+        attempts: How often the call was tried.
+    """
+
+    __slots__ = ("_capture", "_mono_ns", "attempts", "beside", "done", "event", "place", "placed", "span")
 
     def __init__(
         self, capture: Finisher, event: Event, placed: Placed, *, place: Place, span: Span, mono_ns: int
     ) -> None:
         self._capture = capture
         self._mono_ns = mono_ns
-        self._done = False
+        self.done = False
         self.attempts = 1
+        self.beside: Beside | None = None
         self.event = event
         self.placed = placed
         self.place = place
         self.span = span
 
-    @property
-    def done(self) -> bool:
-        """Whether it has ended."""
-        return self._done
-
     def attach(self) -> Any:
         """Makes it the current step and span; give the token to `detach` in the same context."""
-        return context.attach(context.set_value(STEP_KEY, self, trace.set_span_in_context(self.span)))
+        ours: dict[str, Any] = {**context.get_current(), STEP_KEY: self}
+        if self.beside is None or not self.beside.foreign:
+            ours[SPAN_KEY] = self.span
+        return context.attach(Context(ours))
+
+    def shown(self) -> Span:
+        """The span that stands for it; its own is started here, if it has not been."""
+        if self.beside is not None:
+            self.span = self.beside.shown(self.span)
+        return self.span
+
+    @property
+    def counted_elsewhere(self) -> bool:
+        """Whether another instrumentor's metrics count it."""
+        return self.beside is not None and self.beside.counted
 
     @staticmethod
     def detach(token: Any) -> None:
@@ -88,12 +122,16 @@ class Step:
         self._capture.later(function)
 
     def _finish(self, result: dict[str, Any] | None, error: BaseException | None) -> None:
-        if self._done:
+        if self.done:
             return
-        self._done = True
+        self.done = True
         if self.attempts > 1:
             result = {**(result or {}), "attempts": self.attempts}
-        guard.run(self.event.source, self._capture.finish, self, result, error, self.elapsed_ns())
+        if self.beside is not None and self.beside.may_come_later:
+            finish = partial(self._capture.finish, self, result, error, self.elapsed_ns())
+            self.later(self.beside.put_off(partial(guard.run, self.event.source, finish)))
+        else:
+            guard.run(self.event.source, self._capture.finish, self, result, error, self.elapsed_ns())
 
 
 def type_name(error: BaseException) -> str:

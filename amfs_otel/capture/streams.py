@@ -3,7 +3,8 @@
 `StreamWatch` holds what a stream has shown so far. Six exits are told apart: `complete`, `closed_early`, `abandoned`,
 `cancelled`, `error`, `interpreter_exit`. The user keeps the library's own stream object; only the iterator inside it is
 replaced, by `WatchedIterator` or `WatchedAsyncIterator`. No context token is held across a yield and the application's
-generator stays in its own task; the work per chunk is one clock reading and one call of `fold`.
+generator stays in its own task; the work per chunk is one call of `fold`, and a look at the clock where there are
+metrics.
 
 A stream that nobody reads to its end is noticed when its watch is collected. That may happen anywhere, so the step is
 ended there and then only where no lock can be held; else it waits for the next event or the worker's next tick.
@@ -65,11 +66,11 @@ class StreamWatch:
 
     def chunk(self, chunk: Any) -> None:
         """One chunk arrived and is about to be handed on."""
+        if not self.chunks:
+            self.first_ns = self.step.elapsed_ns()
         self.chunks += 1
         if not self.plain:
             self.times_ns.append(time.perf_counter_ns())
-        if self.chunks == 1:
-            self.first_ns = self.step.elapsed_ns()
         try:
             self.fold(chunk)
         except Exception as error:  # noqa: BLE001  the guard's rule, without a call per chunk
@@ -89,7 +90,7 @@ class StreamWatch:
             self.step.end(result)
         else:
             self.step.fail(error, result)
-        if self._metrics is not None and len(self.times_ns) > 1:
+        if self._metrics is not None and len(self.times_ns) > 1 and not self.step.counted_elsewhere:
             gaps_ns = [later - earlier for earlier, later in zip(self.times_ns, self.times_ns[1:], strict=False)]
             guard.run(self.step.event.source, self._metrics.chunks, self.step.event, gaps_ns)
 
@@ -127,19 +128,20 @@ class WatchedIterator(Generic[_T]):
 
         Leaving the loop closes that generator only, which ends nothing: the stream can be read on.
         """
-        watch, take = self._watch, self._watch.chunk
-        fold = watch.fold
+        watch, inner, fold = self._watch, iter(self._inner), self._watch.fold
         try:
-            for chunk in self._inner:
-                if watch.plain and watch.chunks:
-                    # `StreamWatch.chunk`, without the call.
-                    watch.chunks += 1
-                    try:
-                        fold(chunk)
-                    except Exception as error:  # noqa: BLE001  the guard's rule, see there
-                        guard.failed(watch.step.event.source, error)
-                else:
-                    take(chunk)
+            for chunk in inner:
+                watch.chunk(chunk)
+                yield chunk
+                if watch.plain:
+                    break
+            for chunk in inner:
+                # `StreamWatch.chunk` of what is neither the first nor timed, without the call.
+                watch.chunks += 1
+                try:
+                    fold(chunk)
+                except Exception as error:  # noqa: BLE001  the guard's rule, see there
+                    guard.failed(watch.step.event.source, error)
                 yield chunk
         except GeneratorExit:
             raise
@@ -184,15 +186,24 @@ class WatchedAsyncIterator(Generic[_T]):
         return self
 
     async def __anext__(self) -> _T:
+        watch = self._watch
         try:
             chunk = await self._inner.__anext__()
         except StopAsyncIteration:
-            self._watch.done("complete")
+            watch.done("complete")
             raise
         except BaseException as error:
-            self._watch.failed(error)
+            watch.failed(error)
             raise
-        self._watch.chunk(chunk)
+        if watch.plain and watch.chunks:
+            # As in `WatchedIterator.__iter__`.
+            watch.chunks += 1
+            try:
+                watch.fold(chunk)
+            except Exception as error:  # noqa: BLE001  the guard's rule, see there
+                guard.failed(watch.step.event.source, error)
+        else:
+            watch.chunk(chunk)
         return chunk
 
     async def aclose(self) -> None:

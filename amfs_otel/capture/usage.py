@@ -5,11 +5,10 @@ provider did not report stays `None`; sub-counts are never added again.
 """
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
+from amfs_otel.capture.nodes import members
 from amfs_otel.model import Usage
-
-_NOTHING: Mapping[str, Any] = {}
 
 
 def usage_from_openai(usage: Any) -> Usage:
@@ -18,27 +17,27 @@ def usage_from_openai(usage: Any) -> Usage:
     Compatible providers report the same with small differences: the cache hit beside the totals (DeepSeek, Moonshot),
     or reasoning tokens beside the output (xAI), which the total then shows.
     """
-    found = _fields(usage)
-    chat = "prompt_tokens" in found or "completion_tokens" in found
-    given, written = ("prompt_tokens", "completion_tokens") if chat else ("input_tokens", "output_tokens")
-    details = _fields(found.get(f"{given}_details"))
-    reasoning = _count(_fields(found.get(f"{written}_details")), "reasoning_tokens")
-    taken, output = _count(found, given), _count(found, written)
+    found = members(usage)
+    if "prompt_tokens" in found or "completion_tokens" in found:
+        taken, output = _count(found, "prompt_tokens"), _count(found, "completion_tokens")
+        given, made = found.get("prompt_tokens_details"), found.get("completion_tokens_details")
+    else:
+        taken, output = _count(found, "input_tokens"), _count(found, "output_tokens")
+        given, made = found.get("input_tokens_details"), found.get("output_tokens_details")
+    details = members(given)
+    reasoning = _count(members(made), "reasoning_tokens")
     if reasoning and output is not None and _count(found, "total_tokens") == (taken or 0) + output + reasoning:
         output += reasoning
-    read = _first(details, "cached_tokens")
-    return Usage(
-        input=taken,
-        cache_read=read if read is not None else _first(found, "prompt_cache_hit_tokens", "cached_tokens"),
-        cache_write=_first(details, "cache_write_tokens", "cache_creation_tokens"),
-        output=output,
-        reasoning=reasoning,
-    )
+    read = _count(details, "cached_tokens")
+    if read is None:
+        read = _first(found, "prompt_cache_hit_tokens", "cached_tokens")
+    written = _first(details, "cache_write_tokens", "cache_creation_tokens")
+    return Usage(taken, read, written, output, reasoning)
 
 
 def usage_from_anthropic(usage: Any) -> Usage:
     """From Anthropic's `usage`, whose `input_tokens` exclude cached ones: the sum is the inclusive count."""
-    found = _fields(usage)
+    found = members(usage)
     fresh = _count(found, "input_tokens")
     read = _count(found, "cache_read_input_tokens")
     written = _count(found, "cache_creation_input_tokens")
@@ -47,14 +46,14 @@ def usage_from_anthropic(usage: Any) -> Usage:
         cache_read=read,
         cache_write=written,
         output=_count(found, "output_tokens"),
-        reasoning=_first(_fields(found.get("output_tokens_details")), "thinking_tokens", "reasoning_tokens"),
+        reasoning=_first(members(found.get("output_tokens_details")), "thinking_tokens", "reasoning_tokens"),
     )
 
 
 def usage_from_langchain(usage: Any) -> Usage:
     """From the `usage_metadata` of langchain's messages, into which its integrations convert; inclusive counts."""
-    found = _fields(usage)
-    given, made = _fields(found.get("input_token_details")), _fields(found.get("output_token_details"))
+    found = members(usage)
+    given, made = members(found.get("input_token_details")), members(found.get("output_token_details"))
     return Usage(
         input=_count(found, "input_tokens"),
         cache_read=_count(given, "cache_read"),
@@ -80,24 +79,12 @@ def later_usage(earlier: Usage, later: Usage) -> Usage:
     )
 
 
-def _fields(source: Any) -> Mapping[str, Any]:
-    """The fields of a mapping or object, read without running its code: a missing attribute of a model is slow."""
-    if source is None:
-        return _NOTHING
-    if isinstance(source, dict):
-        return cast("dict[str, Any]", source)
-    fields: Mapping[str, Any] | None = getattr(source, "__dict__", None)
-    extra: Mapping[str, Any] | None = getattr(source, "__pydantic_extra__", None)
-    if fields is None:
-        return _NOTHING
-    return {**fields, **extra} if extra else fields
-
-
 def _count(fields: Mapping[str, Any], name: str) -> int | None:
     """A count, if it is one: providers also send null, floats and, in error bodies, texts."""
     value = fields.get(name)
     return value if type(value) is int and value >= 0 else None
 
 
-def _first(fields: Mapping[str, Any], *names: str) -> int | None:
-    return next((count for name in names if (count := _count(fields, name)) is not None), None)
+def _first(fields: Mapping[str, Any], name: str, other: str) -> int | None:
+    count = _count(fields, name)
+    return count if count is not None else _count(fields, other)

@@ -15,15 +15,12 @@ reports every change to the sink. The rules, first that applies:
 What 5 and 6 placed is provisional: it moves when a window of kinds 1-3 opens in the same context.
 """
 
-import itertools
-import secrets
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
+from amfs_otel.capture.sessions import Place, Placed, Request, Session, Window
 from amfs_otel.chain.record_id import new_record_id
 from amfs_otel.model import (
     ClosedBy,
@@ -40,93 +37,15 @@ from amfs_otel.model import (
     WindowRenamed,
 )
 
-if TYPE_CHECKING:
-    from amfs_otel.capture.requests import Request
-
 EVENT_LIMIT = 10_000
 AGE_LIMIT_S = 24 * 3600.0
 REMEMBERED_CONTEXTS = 512
 
-next_seq: Callable[[], int] = itertools.count(1).__next__
-"""The order of events in this process, taken in the caller (one bytecode, so threads cannot share a number)."""
-
-
-@dataclass(slots=True)
-class Place:
-    """Where an event happens: what the rules look at.
-
-    Attributes:
-        trace_id: OpenTelemetry trace of the span that was current before ours, 0 for none.
-        parent_span_id: That span, 0 for none.
-        context: Key of "the same context": OpenTelemetry trace, else asyncio task, else thread.
-        request: The open request in which it lies.
-        claimed_session: Session id in inbound baggage, trusted or not.
-    """
-
-    trace_id: int
-    parent_span_id: int
-    context: Hashable
-    request: "Request | None" = None
-    claimed_session: str | None = None
-
-
-@dataclass(slots=True)
-class Session:
-    """One run of one agent: the source of windows, one open at a time.
-
-    Attributes:
-        opened_by: `session`, `amfs`, a framework's name, `remote` or `implicit`.
-        agent: Name of the agent.
-        session_id: The application's id, where it has one.
-        id: 128 random bits, hex.
-        window: The open window.
-        last: Record id and cause of the last closed window that held events.
-    """
-
-    opened_by: str
-    agent: str
-    session_id: str | None = None
-    id: str = field(default_factory=lambda: secrets.token_hex(16))
-    inferred: bool = False
-    key: Hashable = None
-    window: "Window | None" = None
-    last: tuple[str, ClosedBy] | None = None
-    continues: str | None = None
-    ended: bool = False
-
-
-@dataclass(slots=True)
-class Window:
-    """What is open in a session. `root` is whatever the span side keeps for it."""
-
-    session: Session
-    record_id: str
-    record_kind: RecordKind
-    opened_s: float
-    last_s: float
-    place: Place
-    events: int = 0
-    steps_open: int = 0
-    closed: ClosedBy | None = None
-    committed: bool = False
-    paused: bool = False
-    run_event_id: int = 0
-    owns_root: bool = True
-    root: Any = None
-    provisional: dict[Hashable, list["Placed"]] = field(default_factory=dict[Hashable, list["Placed"]])
-
-
-@dataclass(slots=True)
-class Placed:
-    """An event and the window that it lies in now (a move changes it)."""
-
-    event: Event
-    window: Window
-    open: bool = False
+_DECISION = RecordKind.DECISION  # a member is slow to find in its enumeration
 
 
 class Windows:
-    """All open windows of a process. Every method is safe from any thread and takes the one lock only briefly.
+    """All open windows of a process, under one lock: `window_of` to `place` want it held, all others take it briefly.
 
     Args:
         sink: Told of every change, in order, under the lock.
@@ -139,6 +58,7 @@ class Windows:
         self._end_root = end_root
         self.lock = threading.RLock()
         self._open: OrderedDict[str, Window] = OrderedDict()
+        self._joinable: dict[str, Window] = {}
         self._implicit: dict[Hashable, Session] = {}
         self._continued: OrderedDict[Hashable, Session] = OrderedDict()
         self._last_in_context: OrderedDict[Hashable, tuple[str, ClosedBy]] = OrderedDict()
@@ -146,16 +66,15 @@ class Windows:
 
     # -- placing -----------------------------------------------------------------------------------------------
 
-    def window_of(self, session: Session, place: Place, *, kind: RecordKind = RecordKind.DECISION) -> Window:
+    def window_of(self, session: Session, place: Place, *, kind: RecordKind = _DECISION) -> Window:
         """The open window of `session`, opened if need be; a full or old one is closed and continued."""
-        with self.lock:
-            window = self.open_window(session)
-            if window is not None and kind is RecordKind.DECISION:
-                if window.events < EVENT_LIMIT and time.monotonic() - window.opened_s < AGE_LIMIT_S:
-                    return window
-                session.continues = window.record_id
-                self.close(window, ClosedBy.LIMIT)
-            return self._opened(session, place, kind)
+        window = self.open_window(session)
+        if window is not None and kind is _DECISION:
+            if window.events < EVENT_LIMIT and time.monotonic() - window.opened_s < AGE_LIMIT_S:
+                return window
+            session.continues = window.record_id
+            self.close(window, ClosedBy.LIMIT)
+        return self._opened(session, place, kind)
 
     def open_window(self, session: Session) -> Window | None:
         """The open window of `session`. After a fork it may still hold its parent's: that one is the parent's."""
@@ -164,69 +83,59 @@ class Windows:
 
     def only_open(self, place: Place) -> Window | None:
         """The window of rule 5, or `None`."""
-        with self.lock:
-            found = [w for w in self._open.values() if not w.session.inferred and w.session.opened_by != "remote"]
-            if len(found) != 1:
-                return None
-            window = found[0]
-            if window.place.trace_id and place.trace_id and window.place.trace_id != place.trace_id:
-                return None
-            if place.request is not None and window.place.request is not place.request:
-                return None
-            return window
+        if len(self._joinable) != 1:
+            return None
+        (window,) = self._joinable.values()
+        if window.place.trace_id and place.trace_id and window.place.trace_id != place.trace_id:
+            return None
+        if place.request is not None and window.place.request is not place.request:
+            return None
+        return window
 
     def implicit_session(self, place: Place, agent: str, *, create: bool = True) -> Session | None:
         """The session of rule 6 for `place`."""
-        with self.lock:
-            if place.request is not None:
-                if place.request.session is None and create:
-                    place.request.session = Session("implicit", agent, inferred=True)
-                return place.request.session
-            key: Hashable = ("trace", place.trace_id) if place.trace_id else "process"
-            session = self._implicit.get(key)
-            if session is None and create:
-                session = self._continued.pop(key, None) or Session("implicit", agent, inferred=True, key=key)
-                self._implicit[key] = session
-            return session
+        if place.request is not None:
+            if place.request.session is None and create:
+                place.request.session = Session("implicit", agent, inferred=True)
+            return place.request.session
+        key: Hashable = ("trace", place.trace_id) if place.trace_id else "process"
+        if not create:
+            return self._implicit.get(key)
+        return self._implicit.get(key) or self._kept(key, Session("implicit", agent, inferred=True, key=key))
 
     def remote_session(self, session_id: str, agent: str, place: Place) -> Session:
         """The session of rule 4: the part that this process plays in another process's session."""
-        with self.lock:
-            key: Hashable = ("remote", session_id, place.trace_id)
-            session = self._implicit.get(key)
-            if session is None:
-                session = self._continued.pop(key, None) or Session("remote", agent, id=session_id, key=key)
-                self._implicit[key] = session
-            return session
+        key: Hashable = ("remote", session_id, place.trace_id)
+        return self._implicit.get(key) or self._kept(key, Session("remote", agent, id=session_id, key=key))
+
+    def _kept(self, key: Hashable, new: Session) -> Session:
+        """The session of `key` that is to be continued, else `new`."""
+        return self._implicit.setdefault(key, self._continued.pop(key, new))
 
     def place(self, window: Window, event: Event, place: Place, *, provisional: bool, step: bool) -> Placed:
-        """Puts `event` into `window`, which the caller resolved under `lock`.
+        """Puts `event`, which happened at `place`, into `window`, found under the same hold of `lock`.
 
-        Args:
-            window: An open window.
-            event: The event; reported as opened (`step`) or as closed.
-            place: Where it happened.
-            provisional: Whether rule 5 or 6 placed it, so that it may move.
-            step: Whether it has a duration and is still open.
+        A `step` has a duration and is still open; `provisional` is what rule 5 or 6 placed, so that it may move.
         """
-        placed = Placed(event, window, step)
+        placed = Placed(event.id, event.start_ns, window, event if step else None)
         window.events += 1
         window.last_s = time.monotonic()
         if provisional:
             window.provisional.setdefault(place.context, []).append(placed)
-        window.steps_open += step
-        self._sink.put((EventOpened if step else EventClosed)(window.record_id, event))
+        if step:
+            window.steps_open += 1
+            self._sink.put(EventOpened(window.record_id, event))
+        else:
+            self._sink.put(EventClosed(window.record_id, event))
         return placed
 
-    def ended(self, placed: Placed) -> None:
+    def ended(self, placed: Placed, event: Event) -> None:
         """Reports the end of a step, wherever it lies by now; the assembler turns a late end into an amendment."""
         with self.lock:
-            window, placed.open = placed.window, False
+            window, placed.event = placed.window, None
             window.steps_open -= 1
             window.last_s = time.monotonic()
-            self._sink.put(EventClosed(window.record_id, placed.event))
-            # What may still move needs no more: the list of provisional events would keep all texts alive.
-            placed.event = Event(placed.event.kind, placed.event.id, placed.event.seq, placed.event.start_ns, "", {})
+            self._sink.put(EventClosed(window.record_id, event))
 
     # -- opening and closing -----------------------------------------------------------------------------------
 
@@ -241,10 +150,12 @@ class Windows:
             refs, session.continues = (("continues", session.continues),), None
         facts = WindowFacts(
             window.record_id, kind, session.id, session.agent, session.session_id, session.opened_by, session.inferred,
-            min([now_ns, *(placed.event.start_ns for _, moved in taken for placed in moved)]), refs,
+            min([now_ns, *(placed.start_ns for _, moved in taken for placed in moved)]), refs,
             place.claimed_session if session.opened_by != "remote" else None,
         )  # fmt: skip
         self._open[window.record_id] = window
+        if not session.inferred and session.opened_by != "remote":
+            self._joinable[window.record_id] = window
         if kind is RecordKind.DECISION:
             session.window = window
         self._sink.put(WindowOpened(facts))
@@ -263,14 +174,17 @@ class Windows:
         return found
 
     def _moved(self, source: Window, target: Window, moved: list[Placed]) -> None:
-        still_open = sum(placed.open for placed in moved)
+        still_open = 0
         for placed in moved:
-            placed.window, placed.event.flags = target, ""
+            placed.window = target
+            if placed.event is not None:
+                placed.event.flags = ""
+                still_open += 1
         source.events -= len(moved)
         source.steps_open -= still_open
         target.events += len(moved)
         target.steps_open += still_open
-        self._sink.put(EventsMoved(source.record_id, target.record_id, [placed.event.id for placed in moved]))
+        self._sink.put(EventsMoved(source.record_id, target.record_id, [placed.event_id for placed in moved]))
         if source.session.inferred and source.events <= 0:
             if target.root is None:
                 target.root, target.place = source.root, source.place
@@ -285,6 +199,7 @@ class Windows:
 
     def _forget(self, window: Window) -> None:
         session = window.session
+        self._joinable.pop(window.record_id, None)
         if session.window is window:
             session.window = None
         if session.key is not None and self._implicit.pop(session.key, None) and session.continues is not None:
@@ -314,7 +229,8 @@ class Windows:
             self._forget(window)
             if window.record_kind is RecordKind.DECISION:
                 last = (window.record_id, cause)
-                window.session.last = last
+                for session in (window.session, *window.memories):
+                    session.last = last
                 for key in (window.place.context, *window.provisional):
                     self._last_in_context[key] = last
                     self._last_in_context.move_to_end(key)
@@ -346,7 +262,7 @@ class Windows:
                 return
             function()
 
-    def close_request(self, request: "Request") -> None:
+    def close_request(self, request: Request) -> None:
         """Ends a request: its implicit window closes with it."""
         with self.lock:
             request.open = False

@@ -22,6 +22,7 @@ from opentelemetry.util.types import AttributeValue
 
 from amfs_otel import semconv
 from amfs_otel.capture.attributes import SPAN_EVENTS, end_attributes, span_kind, span_name, start_attributes
+from amfs_otel.capture.content import Masker, SpanNames
 from amfs_otel.errors import ConfigurationError
 from amfs_otel.export.otlp import finished_span, otlp_exporter, resource_named, span_context
 from amfs_otel.export.told import ToldStep, ToldTrace, told_from_decision_trace, told_from_facts
@@ -32,6 +33,7 @@ DEFAULT_ENDPOINT = "localhost:4317"
 EXPORT_TIMEOUT_S = 10.0
 
 _UNKNOWN = "unknown"
+_NAMES = SpanNames(Masker())
 _SPANS = (
     Kind.AGENT_RUN, Kind.LLM_CALL, Kind.EMBEDDINGS, Kind.TOOL_CALL, Kind.RETRIEVAL, Kind.MEMORY_READ,
     Kind.MEMORY_QUERY, Kind.MEMORY_WRITE,
@@ -182,7 +184,7 @@ def _root_span(
         start_ns=started_ns,
         end_ns=ended_ns,
         events=[
-            Event(SPAN_EVENTS[step.kind], start_attributes(step.kind, step.fields), step.start_ns or ended_ns)
+            Event(SPAN_EVENTS[step.kind], start_attributes(step.kind, step.fields, _NAMES), step.start_ns or ended_ns)
             for step in told.steps
             if step.kind in SPAN_EVENTS
         ],
@@ -208,7 +210,7 @@ def _step_span(
         fields.setdefault("provider", _UNKNOWN)
     elif step.kind is Kind.TOOL_CALL:
         fields.setdefault("tool_name", _UNKNOWN)
-    attributes = {**end_attributes(step.kind, fields), **start_attributes(step.kind, fields)}
+    attributes = {**end_attributes(step.kind, fields, _NAMES), **start_attributes(step.kind, fields, _NAMES)}
     if step.error_type is not None:
         attributes[semconv.ERROR_TYPE] = step.error_type
     start_ns = started_ns if step.start_ns is None else step.start_ns

@@ -5,10 +5,12 @@ type, because compatible servers and error bodies send that. What is no plain va
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from amfs_otel import capture, semconv
+from amfs_otel.capture.copies import messages_later, tree_later
+from amfs_otel.capture.nodes import members
 from amfs_otel.capture.usage import usage_from_anthropic
 from amfs_otel.model import Deferred
 from amfs_otel_instrumentation import _anthropic_messages as messages
@@ -33,11 +35,6 @@ def node_from_body(body: bytes) -> Any:
         return None
 
 
-def member(node: Any, name: str) -> Any:
-    """A member of a decoded object or of one of the SDK's models; `None` where it has none."""
-    return cast("Fields", node).get(name) if isinstance(node, dict) else getattr(node, name, None)
-
-
 def word(value: Any) -> str | None:
     """An identifier or model name as a bounded text that is fit for spans; `None` for anything but a text."""
     if type(value) is str and value.isascii() and len(value) <= WORD_CHARACTERS:
@@ -58,28 +55,29 @@ def request_fields(where: Fields, request: Mapping[str, Any]) -> Fields:
         value = request.get(name)
         if type(value) in kinds:
             fields[name] = value
+    if "stop_sequences" in request:
+        fields["stop_sequences"] = capture.stop_sequences(request["stop_sequences"])
     if request.get("stream") is True:
         fields["stream"] = True
     config = request.get("output_config")
     if isinstance(config, dict):
-        fields["reasoning_level"] = word(member(config, "effort"))
-    wanted = (member(config, "format"), request.get("output_format"))
-    if any(member(given, "type") == "json_schema" for given in wanted if isinstance(given, dict)):
+        fields["reasoning_level"] = word(members(config).get("effort"))
+    wanted = (members(config).get("format"), request.get("output_format"))
+    if any(members(given).get("type") == "json_schema" for given in wanted if isinstance(given, dict)):
         fields["output_type"] = "json"
     metadata = request.get("metadata")
     if isinstance(metadata, dict) and metadata:
-        fields["user"] = word(member(metadata, "user_id"))
+        fields["user"] = word(members(metadata).get("user_id"))
         fields["request_metadata"] = capture.snapshot(cast("Fields", metadata))
-    _deferred(fields, "input_messages", messages.messages_from_request, request.get("messages"))
-    _deferred(fields, "system_instructions", messages.instructions_from_system, request.get("system"))
-    _deferred(fields, "tool_definitions", messages.definitions_from_tools, request.get("tools"))
+    conversation, tools = request.get("messages"), request.get("tools")
+    if isinstance(conversation, (list, tuple)) and conversation:  # an iterator is the SDK's to consume
+        fields["input_messages"] = messages_later(messages.messages_from_request, conversation)
+    system = request.get("system")
+    if isinstance(system, (str, list, tuple)) and system:
+        fields["system_instructions"] = Deferred(messages.instructions_from_system, capture.snapshot(system))
+    if isinstance(tools, (list, tuple)) and tools:
+        fields["tool_definitions"] = tree_later(messages.definitions_from_tools, tools)
     return fields
-
-
-def _deferred(fields: Fields, name: str, make: Callable[[Any], Any], value: Any) -> None:
-    """A text or list of the application's, for the worker to map. An iterator is the SDK's to consume."""
-    if isinstance(value, (str, list, tuple)) and value:
-        fields[name] = Deferred(make, capture.snapshot(cast("Any", value)))
 
 
 # -- replies -------------------------------------------------------------------------------------------------------
@@ -87,12 +85,13 @@ def _deferred(fields: Fields, name: str, make: Callable[[Any], Any], value: Any)
 
 def reply_fields(reply: Any) -> Fields:
     """Fields of a whole message."""
-    content = member(reply, "content")
+    head = members(reply)
+    content = head.get("content")
     blocks = cast("list[Any]", content) if isinstance(content, list) else []
-    return message_facts(reply, blocks, member(reply, "usage"))
+    return message_facts(head, blocks, head.get("usage"))
 
 
-def message_facts(head: Any, blocks: list[Any], usage: Any) -> Fields:
+def message_facts(head: Mapping[str, Any], blocks: list[Any], usage: Any) -> Fields:
     """Fields from the parts of a message, whole or folded.
 
     Args:
@@ -100,19 +99,16 @@ def message_facts(head: Any, blocks: list[Any], usage: Any) -> Fields:
         blocks: Its content.
         usage: The provider's token counts.
     """
-    fields: Fields = {
-        "response_id": word(member(head, "id")),
-        "response_model": word(member(head, "model")),
-        **usage_from_anthropic(usage).facts(),
-    }
-    reason = word(member(head, "stop_reason"))
+    fields: Fields = usage_from_anthropic(usage).facts()
+    fields["response_id"] = word(head.get("id"))
+    fields["response_model"] = word(head.get("model"))
+    reason = word(head.get("stop_reason"))
     if reason is not None:
         fields["finish_reasons"] = [reason]
-    asked = [block for block in blocks if member(block, "type") == "tool_use"]
+    asked = [block for block in map(members, blocks) if block.get("type") == "tool_use"]
     if asked:
         fields["requested_tools"] = [
-            {"call_id": capture.name(member(block, "id")), "tool_name": capture.name(member(block, "name"))}
-            for block in asked
+            {"call_id": capture.name(block.get("id")), "tool_name": capture.name(block.get("name"))} for block in asked
         ]
     if blocks or reason is not None:
         fields["output_messages"] = Deferred(messages.message_from_reply, (capture.snapshot(blocks), reason))

@@ -4,9 +4,11 @@
 pieces. The fields of the SDK's models are read from their `__dict__`: asking a model for one that it lacks is slow.
 """
 
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 from amfs_otel import capture
+from amfs_otel.capture.nodes import members
 from amfs_otel_instrumentation._anthropic_facts import Fields, message_facts
 
 _PIECES = {
@@ -39,7 +41,7 @@ class _Block:
         if not self.pieces:
             return self.start
         joined = "".join([piece for piece in self.pieces if type(piece) is str])
-        return {**_members(self.start), self.member: joined}
+        return {**members(self.start), self.member: joined}
 
 
 class MessageFold:
@@ -56,60 +58,49 @@ class MessageFold:
     def fold(self, event: Any) -> None:
         """Takes one event. Most are pieces of a known block, in the shape that the SDK's models have."""
         try:
-            members = event.__dict__
-            if members["type"] == "content_block_delta":
-                delta = members["delta"].__dict__
+            own = event.__dict__
+            if own["type"] == "content_block_delta":
+                delta = own["delta"].__dict__
                 name, member = _PIECES[delta["type"]]
-                self._blocks[members["index"]].take(member, delta[name])
+                self._blocks[own["index"]].take(member, delta[name])
                 return
         except (AttributeError, KeyError, TypeError):
             pass  # of another shape, or with members that the model's class does not know
-        found = _members(event)
+        found = members(event)
         if found.get("type") == "content_block_delta":
             self._take_piece(found)
         else:
             self._take_rest(found)
 
-    def _take_piece(self, event: Fields) -> None:
-        delta = _members(event.get("delta"))
+    def _take_piece(self, event: Mapping[str, Any]) -> None:
+        delta = members(event.get("delta"))
         kind, index = delta.get("type"), event.get("index")
         names = _PIECES.get(kind) if type(kind) is str else None
         block = self._blocks.get(index) if type(index) is int else None
         if names is not None and block is not None:
             block.take(names[1], delta.get(names[0]))
 
-    def _take_rest(self, event: Fields) -> None:
+    def _take_rest(self, event: Mapping[str, Any]) -> None:
         kind, index = event.get("type"), event.get("index")
         if kind == "content_block_start" and type(index) is int:
             self._blocks[index] = _Block(capture.snapshot(event.get("content_block")))
         elif kind == "message_start":
-            message = _members(event.get("message"))
+            message = members(event.get("message"))
             self._head = {name: message.get(name) for name in ("id", "model", "stop_reason")}
             self._take_usage(message.get("usage"))
         elif kind == "message_delta":
             self._final = True
-            reason = _members(event.get("delta")).get("stop_reason")
+            reason = members(event.get("delta")).get("stop_reason")
             if reason is not None:
                 self._head["stop_reason"] = reason
             self._take_usage(event.get("usage"))
 
     def _take_usage(self, usage: Any) -> None:
         """Counts are cumulative: what a later event says wins, what it leaves out stays."""
-        found = _members(usage)
+        found = members(usage)
         self._usage.update({n: found[n] for n in (*_TOTALS, *_FINAL) if found.get(n) is not None})
 
     def result(self) -> Fields:
         """The event's result, as far as the stream came."""
         usage = self._usage if self._final else {name: self._usage.get(name) for name in _TOTALS}
         return message_facts(self._head, [block.whole() for _, block in sorted(self._blocks.items())], usage)
-
-
-def _members(node: Any) -> Fields:
-    """The members of an object: a model's, with those that its class does not know, or a decoded one's."""
-    if isinstance(node, dict):
-        return cast("Fields", node)
-    members: Any = getattr(node, "__dict__", None)
-    extra: Any = getattr(node, "__pydantic_extra__", None)
-    if not isinstance(members, dict):
-        return {}
-    return {**members, **extra} if extra else cast("Fields", members)

@@ -5,12 +5,13 @@ type, because compatible servers and error bodies send that. What is no plain va
 """
 
 import json
-import marshal
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
 from amfs_otel import capture, semconv
+from amfs_otel.capture.copies import messages_later, tree_later
+from amfs_otel.capture.nodes import members
 from amfs_otel.capture.usage import usage_from_openai
 from amfs_otel.model import Deferred, Usage
 from amfs_otel_instrumentation import _openai_messages as messages
@@ -55,11 +56,15 @@ def chat_request(where: Fields, request: Mapping[str, Any]) -> Fields:
     """Fields of a chat.completions request; `where` holds provider and server."""
     fields = _request(semconv.OPERATION_CHAT, "chat_completions", where, request)
     _count_choices(fields, request.get("n"))
+    if "stop" in request:
+        fields["stop_sequences"] = capture.stop_sequences(request["stop"])
     if "reasoning_effort" in request:
         fields["reasoning_level"] = word(request["reasoning_effort"])
     if "response_format" in request or "modalities" in request:
         fields["output_type"] = _output_type(request.get("response_format"), request.get("modalities"))
-    _deferred(fields, "input_messages", messages.messages_from_chat, request.get("messages"))
+    conversation = request.get("messages")
+    if isinstance(conversation, (list, tuple)) and conversation:  # an iterator is the SDK's to consume
+        fields["input_messages"] = messages_later(messages.messages_from_chat, conversation)
     _definitions(fields, request.get("tools") if "tools" in request else request.get("functions"))
     return fields
 
@@ -146,14 +151,8 @@ def _deferred(fields: Fields, name: str, make: Callable[[Any], Any], value: Any)
 
 
 def _definitions(fields: Fields, tools: Any) -> None:
-    """Tool definitions are the same deep, plain tree in every call: marshal copies one at a tenth of the cost."""
-    try:
-        if isinstance(tools, (list, tuple)) and tools:
-            fields["tool_definitions"] = Deferred(
-                messages.definitions_from_marshal, marshal.dumps(cast("list[Any]", tools))
-            )
-    except ValueError:
-        _deferred(fields, "tool_definitions", messages.definitions_from_tools, tools)
+    if isinstance(tools, (list, tuple)) and tools:
+        fields["tool_definitions"] = tree_later(messages.definitions_from_tools, tools)
 
 
 # -- replies -------------------------------------------------------------------------------------------------------
@@ -161,46 +160,47 @@ def _definitions(fields: Fields, tools: Any) -> None:
 
 def chat_reply(where: Fields, reply: Any) -> Fields:
     """Fields of a whole chat.completions reply."""
-    given = getattr(reply, "choices", None)
-    choices = [_choice_from(choice) for choice in cast("list[Any]", given)] if isinstance(given, list) else []
-    return chat_facts(where, reply, choices, usage_from_openai(getattr(reply, "usage", None)))
+    head = members(reply)
+    given = head.get("choices")
+    choices = [_choice_from(members(choice)) for choice in cast("list[Any]", given)] if isinstance(given, list) else []
+    return chat_facts(where, head, choices, usage_from_openai(head.get("usage")))
 
 
-def _choice_from(choice: Any) -> Fields:
-    message = getattr(choice, "message", None)
+def _choice_from(choice: Mapping[str, Any]) -> Fields:
+    message = members(choice.get("message"))
     found: Fields = {
-        "role": getattr(message, "role", None),
-        "content": getattr(message, "content", None),
-        "refusal": getattr(message, "refusal", None),
-        "finish_reason": getattr(choice, "finish_reason", None),
+        "role": message.get("role"),
+        "content": message.get("content"),
+        "refusal": message.get("refusal"),
+        "reasoning_content": message.get("reasoning_content") or message.get("reasoning"),
         "tool_calls": None,
+        "finish_reason": choice.get("finish_reason"),
     }
-    calls = getattr(message, "tool_calls", None)
+    calls = message.get("tool_calls")
     if isinstance(calls, list):
-        found["tool_calls"] = [_call_from(call) for call in cast("list[Any]", calls)]
-    function_call = getattr(message, "function_call", None)
+        found["tool_calls"] = [_call_from(members(call)) for call in cast("list[Any]", calls)]
+    function_call = message.get("function_call")
     if function_call is not None:
         found["function_call"] = capture.snapshot(function_call)
-    audio = getattr(message, "audio", None)
+    audio = message.get("audio")
     if audio is not None:
-        found["audio"] = {"id": getattr(audio, "id", None)}
-    extra = getattr(message, "__pydantic_extra__", None)
-    if extra:
-        found["reasoning_content"] = extra.get("reasoning_content") or extra.get("reasoning")
+        found["audio"] = {"id": members(audio).get("id")}
     return found
 
 
-def _call_from(call: Any) -> Fields:
-    function = getattr(call, "function", None)
+def _call_from(call: Mapping[str, Any]) -> Fields:
+    function = call.get("function")
     if function is not None:
-        inner = {"name": getattr(function, "name", None), "arguments": getattr(function, "arguments", None)}
-        return {"id": getattr(call, "id", None), "function": inner}
-    custom = getattr(call, "custom", None)
-    inner = {"name": getattr(custom, "name", None), "input": getattr(custom, "input", None)}
-    return {"id": getattr(call, "id", None), "custom": inner}
+        named = members(function)
+        return {
+            "id": call.get("id"),
+            "function": {"name": named.get("name"), "arguments": named.get("arguments")},
+        }
+    named = members(call.get("custom"))
+    return {"id": call.get("id"), "custom": {"name": named.get("name"), "input": named.get("input")}}
 
 
-def chat_facts(where: Fields, head: Any, choices: list[Fields], usage: Usage) -> Fields:
+def chat_facts(where: Fields, head: Mapping[str, Any], choices: list[Fields], usage: Usage) -> Fields:
     """Fields from the parts of a reply, whole or folded.
 
     Args:
@@ -209,14 +209,12 @@ def chat_facts(where: Fields, head: Any, choices: list[Fields], usage: Usage) ->
         choices: Messages with their finish reasons.
         usage: The token counts.
     """
-    fields: Fields = {
-        "response_id": word(getattr(head, "id", None)),
-        "response_model": word(getattr(head, "model", None)),
-        **usage.facts(),
-    }
+    fields: Fields = usage.facts()
+    fields["response_id"] = word(head.get("id"))
+    fields["response_model"] = word(head.get("model"))
     if where["provider"] == semconv.PROVIDER_OPENAI:
-        fields["service_tier"] = word(getattr(head, "service_tier", None))
-        fields["system_fingerprint"] = word(getattr(head, "system_fingerprint", None))
+        fields["service_tier"] = word(head.get("service_tier"))
+        fields["system_fingerprint"] = word(head.get("system_fingerprint"))
     reasons = [reason for choice in choices if (reason := word(choice["finish_reason"])) is not None]
     if reasons:
         fields["finish_reasons"] = reasons
@@ -228,62 +226,60 @@ def chat_facts(where: Fields, head: Any, choices: list[Fields], usage: Usage) ->
     return fields
 
 
-def _requested(call_id: Any, named: Any) -> Fields:
+def _requested(call_id: Any, named: Mapping[str, Any]) -> Fields:
     return {"call_id": capture.name(call_id), "tool_name": capture.name(named.get("name"))}
 
 
 def response_reply(where: Fields, reply: Any) -> Fields:
     """Fields of a whole response of the responses API. Its finish reason is why it is incomplete, else its status."""
-    output = getattr(reply, "output", None)
+    head = members(reply)
+    output = head.get("output")
     items = cast("list[Any]", output) if isinstance(output, list) else []
-    fields = response_facts(where, reply, items, usage_from_openai(getattr(reply, "usage", None)))
-    incomplete = getattr(getattr(reply, "incomplete_details", None), "reason", None)
-    reason = word(incomplete) or word(getattr(reply, "status", None))
+    fields = response_facts(where, head, items, usage_from_openai(head.get("usage")))
+    reason = word(members(head.get("incomplete_details")).get("reason")) or word(head.get("status"))
     if reason is not None:
         fields["finish_reasons"] = [reason]
-    conversation = getattr(reply, "conversation", None)
+    conversation = head.get("conversation")
     if conversation is not None:
-        fields["conversation_id"] = word(getattr(conversation, "id", None))
+        fields["conversation_id"] = word(members(conversation).get("id"))
     return fields
 
 
-def response_facts(where: Fields, head: Any, items: list[Any], usage: Usage) -> Fields:
+def response_facts(where: Fields, head: Mapping[str, Any], items: list[Any], usage: Usage) -> Fields:
     """`chat_facts` for the output items of a response."""
-    fields: Fields = {
-        "response_id": word(getattr(head, "id", None)),
-        "response_model": word(getattr(head, "model", None)),
-        **usage.facts(),
-    }
+    fields: Fields = usage.facts()
+    fields["response_id"] = word(head.get("id"))
+    fields["response_model"] = word(head.get("model"))
     if where["provider"] == semconv.PROVIDER_OPENAI:
-        fields["service_tier"] = word(getattr(head, "service_tier", None))
-    asked = [item for item in items if getattr(item, "type", None) in ("function_call", "custom_tool_call")]
+        fields["service_tier"] = word(head.get("service_tier"))
+    asked = [item for item in map(members, items) if item.get("type") in _CALLS]
     if asked:
-        fields["requested_tools"] = [
-            {
-                "call_id": capture.name(getattr(item, "call_id", None)),
-                "tool_name": capture.name(getattr(item, "name", None)),
-            }
-            for item in asked
-        ]
+        fields["requested_tools"] = [_requested(item.get("call_id"), item) for item in asked]
     if items:
         fields["output_messages"] = Deferred(messages.message_from_output, capture.snapshot(items))
     return fields
 
 
+_CALLS = ("function_call", "custom_tool_call")
+"""Types of the items by which the model asks for a tool of the application's."""
+
+
 def response_error(reply: Any) -> str | None:
     """The provider's error code of a response that failed without an exception."""
-    if getattr(reply, "status", None) != "failed":
+    head = members(reply)
+    if head.get("status") != "failed":
         return None
-    return word(getattr(getattr(reply, "error", None), "code", None)) or semconv.ERROR_TYPE_OTHER
+    return word(members(head.get("error")).get("code")) or semconv.ERROR_TYPE_OTHER
 
 
 def embeddings_reply(where: Fields, reply: Any) -> Fields:
     """Fields of an embeddings reply; the vectors themselves are nobody's reason for a decision."""
-    usage = usage_from_openai(getattr(reply, "usage", None))
-    fields: Fields = {"response_model": word(getattr(reply, "model", None)), "input_tokens": usage.input}
-    data = getattr(reply, "data", None)
-    first = cast("list[Any]", data)[0] if isinstance(data, list) and data else None
-    vector = getattr(first, "embedding", None)
-    if isinstance(vector, list) and "dimension_count" not in where:
-        fields["dimension_count"] = len(cast("list[Any]", vector))
+    head = members(reply)
+    usage = usage_from_openai(head.get("usage"))
+    fields: Fields = {"response_model": word(head.get("model")), "input_tokens": usage.input}
+    data = head.get("data")
+    if isinstance(data, list) and data and "dimension_count" not in where:
+        vector = members(cast("list[Any]", data)[0]).get("embedding")
+        if isinstance(vector, list):
+            fields["dimension_count"] = len(cast("list[Any]", vector))
     return fields

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from amfs_otel import semconv
+from amfs_otel.capture.nodes import members
 from amfs_otel.capture.usage import later_usage, usage_from_openai
 from amfs_otel.model import Usage
 from amfs_otel_instrumentation._openai_facts import (
@@ -42,6 +43,11 @@ class _Choice:
         }
 
 
+def _not_yet(_text: Any) -> None:
+    """Stands for the only choice's `append` where there is no only choice."""
+    raise ValueError
+
+
 class ChatFold:
     """Folds the chunks of a chat.completions stream."""
 
@@ -50,27 +56,26 @@ class ChatFold:
     def __init__(self, where: Fields) -> None:
         self._where = where
         self._choices: dict[int, _Choice] = {}
-        self._head: Any = None
-        self._say: Callable[[Any], None] | None = None
+        self._head: Fields = {}
+        self._say: Callable[[Any], None] = _not_yet
         self._usage = Usage()
 
     def fold(self, chunk: Any) -> None:
-        """Takes one chunk; the usual one, with a piece of text for the only choice, by the shortest way."""
+        """Takes one chunk; the usual one, with nothing but a piece of text for the only choice, by the shortest way."""
         try:
-            choices: Any = chunk.choices
-            if choices.__class__ is list and len(choices) == 1 and self._say is not None and chunk.usage is None:
-                choice = choices[0]
-                delta = choice.delta
-                if choice.index == 0 and choice.finish_reason is None and delta.content and delta.tool_calls is None:
-                    self._say(delta.content)
-                    return
-        except AttributeError:
+            (choice,) = chunk.choices
+            delta = choice.delta
+            text = delta.content
+            if text and choice.finish_reason is None and delta.tool_calls is None and chunk.usage is None:
+                self._say(text)
+                return
+        except (AttributeError, TypeError, ValueError):
             pass
         self._take(chunk)
 
     def _take(self, chunk: Any) -> None:
         """Takes a chunk of any shape."""
-        if self._head is None:
+        if not self._head:
             self._take_head(chunk)
         choices = getattr(chunk, "choices", None)
         if type(choices) is list:
@@ -79,14 +84,15 @@ class ChatFold:
         usage = getattr(chunk, "usage", None)
         if usage is not None:
             self._usage = later_usage(self._usage, usage_from_openai(usage))
-        if self._say is None and self._head is not None and 0 in self._choices:
-            self._say = self._choices[0].texts.append
+        # A second choice shows itself by its role, before its text.
+        only = self._choices[0] if self._head and self._choices.keys() == {0} else None
+        self._say = only.texts.append if only is not None else _not_yet
 
     def _take_head(self, chunk: Any) -> None:
         """From the first chunk with an id: some servers send one with filter results before it."""
         if getattr(chunk, "id", None):
             names = ("id", "model", "service_tier", "system_fingerprint")
-            self._head = SimpleNamespace(**{name: getattr(chunk, name, None) for name in names})
+            self._head = {name: getattr(chunk, name, None) for name in names}
 
     def _take_choice(self, choice: Any) -> None:
         index = getattr(choice, "index", None)
@@ -154,7 +160,7 @@ class ResponseFold:
 
     def __init__(self, where: Fields) -> None:
         self._where = where
-        self._head: Any = None
+        self._head: Fields = {}
         self._items: dict[Any, Any] = {}
         self._texts: dict[Any, list[Any]] = {}
         self._last: Any = None
@@ -173,12 +179,9 @@ class ResponseFold:
             self._last = getattr(event, "response", None)
         elif kind == "error":
             self._error = word(getattr(event, "code", None)) or semconv.ERROR_TYPE_OTHER
-        elif self._head is None:
-            response = getattr(event, "response", None)
-            names = ("id", "model", "service_tier")
-            self._head = (
-                None if response is None else SimpleNamespace(**{name: getattr(response, name, None) for name in names})
-            )
+        elif not self._head.get("id"):
+            response = members(getattr(event, "response", None))
+            self._head = {name: response.get(name) for name in ("id", "model", "service_tier")}
 
     def result(self) -> Fields:
         """The event's result, as far as the stream came."""

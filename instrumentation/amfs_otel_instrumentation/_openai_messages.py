@@ -1,20 +1,15 @@
 """OpenAI's wire shapes → messages of the GenAI profile. Pure functions, called on the worker.
 
-Input is what `capture.snapshot` made of the request, or what `_openai_facts` took from a reply: lists, dicts, strings.
+Input is a copy of the request's values, or what `_openai_facts` took from a reply: lists, dicts, strings.
 Anything of another shape is left out or passed on as it is; nothing here raises for a shape it does not know.
 """
 
-import base64
-import binascii
-import hashlib
 import json
-import marshal
 from typing import Any, cast
 
-Json = dict[str, Any]
+from amfs_otel.capture.media import bounded_base64
 
-BLOB_CHARACTERS = 1024
-"""Longer base64 is replaced by digest and size of what it stands for."""
+Json = dict[str, Any]
 
 _FINISH = {"tool_calls": "tool_call", "function_call": "tool_call"}
 """The provider's finish reasons under the names that messages use."""
@@ -42,11 +37,6 @@ def definitions_from_tools(raw: Any) -> Any:
     return [_definition(tool) for tool in _dicts(raw)]
 
 
-def definitions_from_marshal(raw: bytes) -> Any:
-    """The same from what this process marshalled."""
-    return definitions_from_tools(marshal.loads(raw))  # noqa: S302  our own bytes, never from outside
-
-
 def messages_from_choices(raw: list[Json]) -> Any:
     """Choices of a chat reply, plain or folded from a stream: `{message…, finish_reason}`."""
     found: list[Json] = []
@@ -69,12 +59,14 @@ def message_from_output(raw: Any) -> Any:
 
 
 def _chat_message(message: Json) -> Json:
-    role = message.get("role")
+    role, content, name = message.get("role"), message.get("content"), message.get("name")
     role = role if isinstance(role, str) else "assistant"
     if role in ("tool", "function"):
-        parts = [_answer(message.get("tool_call_id"), message.get("content"))]
+        parts = [_answer(message.get("tool_call_id"), content)]
+    elif isinstance(content, str) and message.keys() <= _PLAIN:
+        parts = _content_parts(content)
     else:
-        parts = [*_thoughts(message), *_content_parts(message.get("content"))]
+        parts = [*_thoughts(message), *_content_parts(content)]
         if isinstance(message.get("refusal"), str):
             parts.append(_text(message["refusal"]))
         parts.extend(_tool_call(call) for call in _dicts(message.get("tool_calls")))
@@ -83,15 +75,22 @@ def _chat_message(message: Json) -> Json:
         if isinstance(message.get("audio"), dict):
             parts.append(_audio_reply(message["audio"]))
     found: Json = {"role": role, "parts": parts}
-    if isinstance(message.get("name"), str):
-        found["name"] = message["name"]
+    if isinstance(name, str):
+        found["name"] = name
     return found
+
+
+_PLAIN = frozenset({"role", "content", "name"})
+"""The members of a message that is nothing but a text."""
 
 
 def _thoughts(message: Json) -> list[Json]:
     """Reasoning text, which compatible providers send beside the content."""
-    texts = (message.get(name) for name in ("reasoning_content", "reasoning"))
-    return [{"type": "reasoning", "content": text} for text in texts if isinstance(text, str) and text][:1]
+    for name in ("reasoning_content", "reasoning"):
+        text = message.get(name)
+        if isinstance(text, str) and text:
+            return [{"type": "reasoning", "content": text}]
+    return []
 
 
 def _content_parts(content: Any) -> list[Json]:
@@ -145,21 +144,10 @@ def _data_url(modality: str, url: str) -> Json:
 
 
 def _blob(modality: str, data: Any, mime_type: str | None) -> Json:
-    found: Json = {"type": "blob", "modality": modality, "content": _bounded_base64(data)}
+    found: Json = {"type": "blob", "modality": modality, "content": bounded_base64(data)}
     if mime_type is not None:
         found["mime_type"] = mime_type
     return found
-
-
-def _bounded_base64(data: Any) -> Any:
-    """Short base64 as it is; of longer, digest and size of the decoded bytes (of the text where it decodes to none)."""
-    if not isinstance(data, str) or len(data) <= BLOB_CHARACTERS:
-        return data
-    try:
-        content = base64.b64decode(data)
-    except (binascii.Error, ValueError):
-        content = data.encode("utf-8", "surrogatepass")
-    return f"sha256:{hashlib.sha256(content).hexdigest()} ({len(content)} bytes)"
 
 
 def _audio_reply(audio: Json) -> Json:
@@ -244,7 +232,7 @@ def _item_parts(item: Json) -> list[Json]:
         texts = [part.get("text") for key in ("summary", "content") for part in _dicts(item.get(key))]
         return [{"type": "reasoning", "content": text} for text in texts if isinstance(text, str)]
     if isinstance(kind, str) and kind.endswith("_call"):
-        shown = {key: _bounded_base64(value) if key == "result" else value for key, value in item.items()}
+        shown = {key: bounded_base64(value) if key == "result" else value for key, value in item.items()}
         found: Json = {"type": "server_tool_call", "name": kind.removesuffix("_call"), "server_tool_call": shown}
         return [{**found, "id": item["id"]}] if item.get("id") else [found]
     return [_other(item)]

@@ -176,7 +176,7 @@ def _span_instead(args: tuple[Any, ...], kwargs: dict[str, Any]) -> trace.Span |
     step = capture.current_step(SOURCE)
     if step is None or not args or args[0] in _apart or not _asks_a_model(_options(2, args, kwargs)):
         return None
-    ids = step.span.get_span_context()
+    ids = step.shown().get_span_context()
     return trace.NonRecordingSpan(ids) if ids.is_valid else None
 
 

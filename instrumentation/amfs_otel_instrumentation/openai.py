@@ -66,19 +66,25 @@ class Surface:
     fold: Callable[[Fields], ChatFold | ResponseFold] | None = None
     failure: Callable[[Any], str | None] | None = None
 
-    def begin(self, instance: Any, kwargs: Mapping[str, Any]) -> capture.Step | None:
-        """Begins the step of a call, unless it is a part of one that has a step already."""
-        if capture.active() is None:
+    def begin(
+        self, running: capture.Capture, wrapped: Callable[..., Any], instance: Any, kwargs: Mapping[str, Any]
+    ) -> capture.Step | None:
+        """Begins the step of a call, unless it is a part of one that has a step already.
+
+        A keyword that the method does not know is a TypeError, and no call.
+        """
+        names = _keywords(getattr(wrapped, "__func__", wrapped))
+        if names is not None and not names.issuperset(kwargs):
             return None
         fields = self.request(_where(instance._client), kwargs)  # noqa: SLF001  resources show their client nowhere else
         outer = capture.current_step(SOURCE)
         if outer is not None and _same_call(outer.event.fields, fields):
             return None
-        return capture.begin(self.kind, SOURCE, fields)
+        return running.begin(self.kind, SOURCE, fields)
 
     def finish(self, step: capture.Step, result: Any) -> None:
         """Ends the step with `result`, or has its stream or unread body end it."""
-        if isinstance(result, BaseModel):
+        if _is_model(result.__class__):
             self._end(step, result)
         elif isinstance(result, (Stream, AsyncStream)):
             watch_stream(result, self._watch(step))
@@ -109,6 +115,12 @@ class Surface:
             return fold.result()
 
         return StreamWatch(step, fold.fold, result, metrics)
+
+
+@functools.lru_cache(256)
+def _is_model(kind: type) -> bool:
+    """Whether replies of this class are pydantic's, which take long to say so themselves."""
+    return issubclass(kind, BaseModel)
 
 
 def _note_failure(step: capture.Step, code: str | None) -> None:
@@ -154,22 +166,18 @@ def _where_is(client: Any, url: Any) -> Fields:
 
 def _sync(surface: Surface) -> Callable[..., Any]:
     def wrapper(wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if capture.active() is None or not _fits(wrapped, kwargs):
+        running = capture.active()
+        if running is None:
             return wrapped(*args, **kwargs)
-        step = guard.run(SOURCE, surface.begin, instance, kwargs)
+        step = guard.run(SOURCE, surface.begin, running, wrapped, instance, kwargs)
         return capture.call(step, wrapped, args, kwargs, surface.finish)
 
     return wrapper
 
 
-def _fits(wrapped: Callable[..., Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether the call will be made at all: a keyword that the method does not know is a TypeError, and no event."""
-    names = guard.run(SOURCE, _keywords, getattr(wrapped, "__func__", wrapped))
-    return names is None or names.issuperset(kwargs)
-
-
 @functools.cache
 def _keywords(function: Callable[..., Any]) -> frozenset[str] | None:
+    """The keywords that a method takes; `None` where it takes any."""
     parameters = inspect.signature(function).parameters.values()
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
         return None
@@ -180,7 +188,7 @@ def _async(surface: Surface) -> Callable[..., Any]:
     def wrapper(wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         # Called here, so that a wrong argument is a TypeError at the same moment as without us.
         call = wrapped(*args, **kwargs)
-        ours = _awaited(surface, instance, kwargs, _Unstarted(call))
+        ours = _awaited(surface, wrapped, instance, kwargs, _Unstarted(call))
         guard.run(SOURCE, _named_as, ours, call)
         return ours
 
@@ -206,9 +214,12 @@ class _Unstarted:
             close()
 
 
-async def _awaited(surface: Surface, instance: Any, kwargs: dict[str, Any], call: _Unstarted) -> Any:
+async def _awaited(
+    surface: Surface, wrapped: Callable[..., Any], instance: Any, kwargs: dict[str, Any], call: _Unstarted
+) -> Any:
     """The step begins where the call is awaited: a coroutine that never runs is no call."""
-    step = guard.run(SOURCE, surface.begin, instance, kwargs)
+    running = capture.active()
+    step = None if running is None else guard.run(SOURCE, surface.begin, running, wrapped, instance, kwargs)
     return await capture.acall(step, _as_is, (call.coroutine,), {}, surface.finish)
 
 

@@ -92,6 +92,18 @@ def test_what_fails_the_luhn_sum_or_is_part_of_a_reference_stays(number: str) ->
     assert MASKER.text(f"number {number} here") == f"number {number} here"
 
 
+@pytest.mark.parametrize(
+    "named", ["pa\u017f\u017fword=", "PA\u017f\u017fWORD: ", "cl\u0131ent_\u017fecret=", "CL\u0130ENT_SECRET=", "api_\u212aey=", "\u5bc6\u7801 password\uff1a", "pwd\uff1d"]
+)  # fmt: skip
+def test_letters_that_count_as_ascii_ones_hide_no_secret(named: str) -> None:
+    masker, text = Masker(), f"héllo {named}hunter2hunter2, bye"
+    assert not masker.leaves(text)
+    assert masker.text(text) == masker.identifier(text) == f"héllo {named}{MASK}, bye"
+    assert masker.value({"said": [text]}) == {"said": [f"héllo {named}{MASK}, bye"]}
+    assert masker.value({"pa\u017f\u017fword": "hunter2hunter2"}) == {"pa\u017f\u017fword": MASK}
+    assert masker.leaves("Stra\u017fse, I\u017ftanbul, \u0131, \u0130")
+
+
 @pytest.mark.parametrize("key", ["api_key", "Authorization", "set-cookie", "password", "clientSecret", "PRIVATE_KEY"])
 def test_a_key_that_names_a_secret_masks_its_whole_value(key: str) -> None:
     assert MASKER.value({key: "v w", "n": 1}) == {key: MASK, "n": 1}

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from amfs_otel import api, capture
 from amfs_otel.capture.content import MASK, Masker
-from amfs_otel.capture.span_content import content_attributes
+from amfs_otel.capture.span_content import REMEMBERED_BYTES, REMEMBERED_TEXTS, Remembered, content_attributes
 from amfs_otel.model import Deferred, Kind
 from amfs_otel.settings import SpanContent
 from tests.support.capturing import Bench, capturing
@@ -150,6 +150,32 @@ def test_masking_is_no_shortening() -> None:
 def test_deferred_content_is_made_for_the_span_too() -> None:
     fields = {"result": Deferred(lambda raw: raw.upper(), "low")}
     assert content_attributes(Kind.TOOL_CALL, fields, Masker(), None) == {"gen_ai.tool.call.result": '"LOW"'}
+
+
+def test_definitions_that_recur_are_made_once_and_others_never_remembered() -> None:
+    made: list[bytes] = []
+
+    def definitions(raw: bytes) -> Any:
+        made.append(raw)
+        return [{"type": "function", "name": raw.decode()}]
+
+    remembered: Remembered = {}
+    for raw in (b"look", b"look", b"find", SECRET.encode(), SECRET.encode(), b"look"):
+        fields = {"tool_definitions": Deferred(definitions, raw), "result": Deferred(definitions, raw)}
+        shown = content_attributes(Kind.LLM_CALL, fields, Masker(), None, remembered)
+        assert shown["gen_ai.tool.definitions"] == shown["gen_ai.tool.call.result"]
+        assert SECRET not in str(shown)
+    assert [made.count(raw) for raw in (b"look", b"find", SECRET.encode())] == [4, 2, 3]
+    assert len(remembered) == 3
+
+
+def test_few_texts_are_remembered() -> None:
+    remembered: Remembered = {}
+    for number in range(100):
+        fields = {"tool_definitions": Deferred(list, b"t" * number * 1000)}
+        content_attributes(Kind.LLM_CALL, fields, Masker(), None, remembered)
+    assert len(remembered) <= REMEMBERED_TEXTS
+    assert all(len(raw) <= REMEMBERED_BYTES for _, raw in remembered)
 
 
 class Broken(SpanProcessor):
