@@ -72,7 +72,7 @@ _DECISIONS = (
 )  # fmt: skip
 _MESSAGES = (
     "input_messages", "output_messages", "system_instructions", "tool_definitions", "arguments", "result", "documents",
-    "error_message", "request_metadata", "input_text",
+    "error_message", "request_metadata", "input_text", "stop_sequences",
 )  # fmt: skip
 
 FIELDS: dict[str, FieldClass] = {

@@ -15,6 +15,9 @@ def measure(effort: Effort) -> Section:
         grown = _growth(workload, number, session=20)
         note = f"content on, a session around each 20, after the first tenth, from {grown['before'] / 1024:.0f} MiB"
         section.figures.append(Figure(f"growth over {number:,} {what}", grown["growth"], "KiB", 512.0, note=note))
+    paced = _growth("chat", calls, session=20, pause=25)
+    what = f"growth over {calls:,} calls, the worker not left behind"
+    section.figures.append(Figure(what, paced["growth"], "KiB", note="all is made durable after each 500 calls"))
     held = _growth("chat", effort.of(5_000, 2_000), session=0)
     each = held["growth"] / (effort.of(5_000, 2_000) * 0.9)
     note = "content on, a bare loop: its one decision trace stays open until 10,000 steps or 5 idle minutes"
@@ -22,9 +25,9 @@ def measure(effort: Effort) -> Section:
     return section
 
 
-def _growth(workload: str, calls: int, session: int) -> dict[str, float]:
+def _growth(workload: str, calls: int, session: int, pause: int = 0) -> dict[str, float]:
     with Process(Variant("amfs_otel", ("--content",))) as process:
-        return process.ask("growth", workload=workload, calls=calls, session=session)
+        return process.ask("growth", workload=workload, calls=calls, session=session, pause=pause)
 
 
 def _over_the_sdk(effort: Effort) -> Figure:

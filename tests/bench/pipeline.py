@@ -26,11 +26,15 @@ class CountingExporter(SpanExporter):
 
 exporter = CountingExporter()
 """The one of this process."""
+flushed: list[BatchSpanProcessor | TracerProvider] = []
+"""What `flush` flushes beside the global provider, which some instrumentations do not use."""
 
 
 def batch_processor() -> BatchSpanProcessor:
     """A processor with the SDK's defaults in front of `exporter`."""
-    return BatchSpanProcessor(exporter)
+    processor = BatchSpanProcessor(exporter)
+    flushed.append(processor)
+    return processor
 
 
 def provider(*, sampled_out: bool = False) -> TracerProvider:
@@ -41,7 +45,9 @@ def provider(*, sampled_out: bool = False) -> TracerProvider:
 
 
 def flush() -> None:
-    """Exports what waits in the global provider, whoever made it."""
+    """Exports what waits in the global provider, whoever made it, and in all of `flushed`."""
     flush_now = getattr(trace.get_tracer_provider(), "force_flush", None)
     if flush_now is not None:
         flush_now()
+    for one in flushed:
+        one.force_flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +18,16 @@ from types import TracebackType
 from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parents[2]
-_CLEARED = ("AMFS_", "OTEL_", "OPENAI_", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH")
+_CLEARED = (
+    "AMFS_",
+    "ANTHROPIC_",
+    "LANGCHAIN_",
+    "LANGSMITH_",
+    "OPENAI_",
+    "OTEL_",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONPATH",
+)
 
 
 class WorkerError(RuntimeError):
@@ -46,10 +57,15 @@ class Variant:
     python: Path = Path(sys.executable)
 
 
+ANSWER_S = 600.0
+"""How long a worker may take for one answer."""
+
+
 class Process:
     """A running worker. A context manager; its state directory goes with it."""
 
     def __init__(self, variant: Variant) -> None:
+        self._variant = variant
         self._state = Path(tempfile.mkdtemp(prefix="amfs-otel-bench-"))
         self._log = (self._state / "worker.log").open("w")
         command = [variant.python, "-m", "tests.bench.worker", variant.adapter, *variant.options]
@@ -62,7 +78,11 @@ class Process:
             cwd=ROOT,
             env=clean_environment(self._state / "state", **variant.environment),
         )
-        self._read()
+        try:
+            self._read()
+        except WorkerError:
+            self.close()
+            raise
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
         """Has the worker do something.
@@ -71,14 +91,21 @@ class Process:
             WorkerError: It could not.
         """
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
-        self._process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # that it ended is then read
+            self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
+            self._process.stdin.flush()
         return self._read()
 
     def _read(self) -> dict[str, Any]:
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        answer = json.loads(line) if line else {"error": "it ended"}
+        watchdog = threading.Timer(ANSWER_S, self._process.kill)
+        watchdog.start()
+        try:
+            line = self._process.stdout.readline()
+        finally:
+            watchdog.cancel()
+        late = f" or gave no answer within {ANSWER_S:.0f} s"
+        answer = json.loads(line) if line else {"error": f"the worker {self._variant.adapter} ended{late}"}
         if "error" in answer:
             self._log.flush()
             said = Path(self._log.name).read_text(errors="replace").strip().splitlines()
@@ -88,7 +115,8 @@ class Process:
     def close(self) -> None:
         """Ends the worker and removes what it left."""
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         try:
             self._process.wait(20)
         except subprocess.TimeoutExpired:

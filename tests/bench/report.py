@@ -14,13 +14,17 @@ Ratios, measured side by side in one run on one machine; absolute figures are th
 of the OpenTelemetry SDK with 15 attributes, set one by one, through a BatchSpanProcessor whose exporter drops it: 1.00.
 Times are CPU of the calling thread. Every process measures the floor between its calls, ten by ten, so that the clock
 speed of a shared machine divides out; processes take turns in every round, and what stands here is the median over the
-rounds of *with us* minus *without us*, both in floors. Calls are thin: the real `create()`, the SDK's request step
-replaced by replies that it parsed beforehand, so that what is left is what wraps the call. The product runs as shipped:
-decision trace, spool and worker on, spans on, ledger at its default (`decision`). "Content" is message content on spans.
+rounds of *with* minus *without*, both in floors. Calls are thin: the real `create()`, the SDK's request step replaced
+by replies that it parsed beforehand, so that what is left is what wraps the call. The product runs as shipped: decision
+trace, spool and worker on, spans on, ledger at its default (`decision`). "Content" is message content on spans. Below
+what missed its bar stands where the time goes: functions of a run under a profiler, less the same without us.
 """
 TIMES = "\u00d7"
 """The unit of ratios."""
-_PACKAGES = ("amfs-otel", "openai", "amfs", "opentelemetry-sdk", "opentelemetry-distro", "wrapt", "psycopg")
+_PACKAGES = (
+    "amfs-otel", "openai", "anthropic", "langchain-core", "langgraph", "amfs", "opentelemetry-sdk", "opentelemetry-distro",
+    "wrapt", "psycopg",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +78,14 @@ class Section:
         figures: In the order of telling.
         remarks: Paragraphs below them.
         tables: Further tables, each a row of headings and rows of cells.
+        failed: Whether it could not be measured.
     """
 
     title: str
     figures: list[Figure] = field(default_factory=list[Figure])
     remarks: list[str] = field(default_factory=list[str])
     tables: list[list[list[str]]] = field(default_factory=list[list[list[str]]])
+    failed: bool = False
 
     def markdown(self) -> str:
         """The section as Markdown."""
@@ -148,9 +154,11 @@ class Effort:
 
     Attributes:
         quick: Few rounds.
+        peers: Other instrumentations beside us.
     """
 
     quick: bool
+    peers: bool = True
 
     def of(self, usual: int, quick: int) -> int:
         """`usual`, or `quick` in a quick run."""

@@ -1,6 +1,7 @@
 """One measured process: one instrumentation in its own environment, answering requests on standard input.
 
-    python -m tests.bench.worker ADAPTER [--content] [--spans none|sampled_out] [--suppressed] [--metrics]
+    python -m tests.bench.worker ADAPTER [--library openai|anthropic|langchain] [--content] [--native]
+                                         [--spans none|sampled_out] [--suppressed] [--metrics]
 
 Each request and each answer is one JSON object a line. Times are nanoseconds of the calling thread's CPU per unit.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import cProfile
 import gc
 import json
 import os
@@ -21,7 +23,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-from tests.bench.adapters import ADAPTERS
+from tests.bench import adapters, profiles
 
 
 class Worker:
@@ -32,15 +34,16 @@ class Worker:
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
-        adapter = ADAPTERS[options.adapter]
+        adapter = adapters.ADAPTERS[options.adapter]
         os.environ.update(adapter.environment(options.content))
+        os.environ["ANTHROPIC_OPEN_TELEMETRY"] = str(options.native).lower()  # its client's own spans
         from opentelemetry import context, metrics, trace
 
-        from tests.bench import pipeline, traffic, workloads
+        from tests.bench import pipeline, shortcut, workloads
 
         self._pipeline, self._workloads = pipeline, workloads
         # Below all that instruments, hence first.
-        self._shortcut = traffic.Shortcut()
+        self._shortcut = shortcut.Shortcut(options.library) if options.library in adapters.SDKS else None
         self._floor = workloads.WORKLOADS["floor"](self._shortcut)
         if options.spans == "none":
             os.environ["OTEL_SDK_DISABLED"] = "true"  # only now: the floor is made of the SDK
@@ -51,7 +54,7 @@ class Worker:
             from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
             metrics.set_meter_provider(MeterProvider([InMemoryMetricReader()]))
-        adapter.instrument(options.content)
+        adapter.instrument(options.library, options.content)
         if options.suppressed:
             context.attach(context.set_value("suppress_instrumentation", True))
         self._current: tuple[str, Any] = ("", None)
@@ -60,12 +63,12 @@ class Worker:
     def _workload(self, name: str) -> Any:
         """The workload `name`; the shortcut belongs to the one that was made last."""
         if self._current[0] != name:
-            made = self._ready.get(name)
-            if made is None:
+            if name not in self._ready:
                 made = self._workloads.WORKLOADS[name](self._shortcut)
-                self._ready[name] = (made, self._shortcut.reply, self._shortcut.chunks)
-            else:
-                made, self._shortcut.reply, self._shortcut.chunks = made
+                self._ready[name] = (made, *self._shortcut.state) if self._shortcut else (made,)
+            made, *state = self._ready[name]
+            if self._shortcut:
+                self._shortcut.state = tuple(state)
             self._current = (name, made)
         return self._current[1]
 
@@ -118,16 +121,19 @@ class Worker:
             "attributes": sum(len(span.attributes or ()) for span in chats) / len(chats),
         }
 
-    def growth(self, workload: str, calls: int, session: int) -> dict[str, Any]:
+    def growth(self, workload: str, calls: int, session: int, pause: int = 0) -> dict[str, Any]:
         """KiB of resident memory after a tenth of `calls` and at the end, all that was captured being durable.
 
-        A session of ours stands around each `session` calls, so that decision traces close; 0: around none.
+        A session of ours stands around each `session` calls, so that decision traces close; 0: around none. After
+        each `pause` sessions the worker is given the time to catch up; 0: only at the end.
         """
         call = self._workload(workload).call
         product = sys.modules["amfs_otel"]
 
         def made(count: int) -> None:
-            for _ in range(count // max(1, session)):
+            for number in range(count // max(1, session)):
+                if pause and number % pause == 0:
+                    self._settle()
                 with product.session("bench-agent") if session else contextlib.nullcontext():
                     for _ in range(max(1, session)):
                         call()
@@ -165,6 +171,22 @@ class Worker:
             "others": others / calls,
             "caller": (settled - caller) / calls,
         }
+
+    def profile(self, workload: str, calls: int) -> dict[str, Any]:
+        """Where the caller's time goes: function → calls of it and its own CPU, ns, in one call of the workload.
+
+        What a function spends in built-in functions is its own. The profiler's cost is in every figure.
+        """
+        call = self._workload(workload).call
+        for _ in range(3):
+            call()
+        self._settle()
+        profiler = cProfile.Profile(time.thread_time_ns, 1e-9)
+        profiler.enable()
+        for _ in range(calls):
+            call()
+        profiler.disable()
+        return {"functions": profiles.own_times(profiler.getstats(), calls)}
 
     def settle(self) -> dict[str, Any]:
         """Makes all that was captured durable, so that the worker does not run beside the next measurement."""
@@ -222,8 +244,10 @@ def answers() -> Generator[Any]:
 def main() -> None:
     """Answer requests until standard input ends."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("adapter", choices=list(ADAPTERS))
+    parser.add_argument("adapter", choices=list(adapters.ADAPTERS))
+    parser.add_argument("--library", choices=adapters.LIBRARIES, default="openai")
     parser.add_argument("--content", action="store_true")
+    parser.add_argument("--native", action="store_true")
     parser.add_argument("--spans", choices=["all", "none", "sampled_out"], default="all")
     parser.add_argument("--suppressed", action="store_true")
     parser.add_argument("--metrics", action="store_true")

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.bench import pipeline, traffic
+from tests.bench import messages, pipeline, traffic
+from tests.bench.shortcut import Shortcut
 
 SHORT_CHUNKS, LONG_CHUNKS = 20, 220
 
@@ -28,7 +29,7 @@ class Floor:
 
     units = 1
 
-    def __init__(self, _shortcut: traffic.Shortcut) -> None:
+    def __init__(self, _shortcut: Shortcut | None) -> None:
         from opentelemetry.trace import SpanKind
 
         self._tracer = pipeline.provider().get_tracer("floor")
@@ -58,18 +59,30 @@ class Floor:
         span.end()
 
 
+def _plain() -> Callable[[], Any]:
+    """A chat completion by a client of its own."""
+    create = traffic.client().chat.completions.create
+    return lambda: create(**traffic.chat_arguments())
+
+
+def _streamed(pieces: int) -> Callable[[], Any]:
+    """The same, streamed."""
+    create = traffic.client(pieces=pieces).chat.completions.create
+    return lambda: create(**traffic.chat_arguments(stream=True))
+
+
 class Chat:
     """A chat completion; thin: the reply was parsed beforehand."""
 
     units = 1
 
-    def __init__(self, shortcut: traffic.Shortcut, *, thin: bool = True) -> None:
-        if thin:
-            shortcut.take()
-        else:
-            shortcut.give_back()
+    def __init__(self, shortcut: Shortcut, *, thin: bool = True) -> None:
         self._create = traffic.client().chat.completions.create
         self._arguments = traffic.chat_arguments()
+        if thin:
+            shortcut.take(_plain())
+        else:
+            shortcut.give_back()
 
     def call(self) -> None:
         self._create(**self._arguments)
@@ -80,8 +93,8 @@ class Stream:
 
     units = 1
 
-    def __init__(self, shortcut: traffic.Shortcut, chunks: int) -> None:
-        shortcut.take(chunks=chunks)
+    def __init__(self, shortcut: Shortcut, chunks: int) -> None:
+        shortcut.take(_streamed(chunks), streamed=True)
         self._create = traffic.client().chat.completions.create
         self._arguments = traffic.chat_arguments(stream=True, stream_options={"include_usage": True})
 
@@ -102,8 +115,8 @@ class AsyncStream:
 
     units = 1
 
-    def __init__(self, shortcut: traffic.Shortcut, chunks: int) -> None:
-        shortcut.take(chunks=chunks)
+    def __init__(self, shortcut: Shortcut, chunks: int) -> None:
+        shortcut.take(_streamed(chunks), streamed=True)
         self._loop = asyncio.new_event_loop()
         self._create = traffic.client(asynchronous=True).chat.completions.create
         self._arguments = traffic.chat_arguments(stream=True, stream_options={"include_usage": True})
@@ -122,8 +135,8 @@ class FiftyAtOnce:
 
     units = 50
 
-    def __init__(self, shortcut: traffic.Shortcut) -> None:
-        shortcut.take()
+    def __init__(self, shortcut: Shortcut) -> None:
+        shortcut.take(_plain())
         self._loop = asyncio.new_event_loop()
         self._create = traffic.client(asynchronous=True).chat.completions.create
         self._arguments = traffic.chat_arguments()
@@ -139,12 +152,58 @@ class FiftyAtOnce:
         self._loop.run_until_complete(self._all())
 
 
+class Message:
+    """A message of Anthropic's; thin: the reply was parsed beforehand."""
+
+    units = 1
+
+    def __init__(self, shortcut: Shortcut, *, thin: bool = True) -> None:
+        create = messages.provider().client("anthropic").messages.create
+        self._create, self._arguments = create, messages.message_arguments()
+        if thin:
+            shortcut.take(lambda: create(**self._arguments))
+        else:
+            shortcut.give_back()
+
+    def call(self) -> None:
+        self._create(**self._arguments)
+
+
+class MessageStream:
+    """A streamed message, read to its end."""
+
+    units = 1
+
+    def __init__(self, shortcut: Shortcut, pieces: int) -> None:
+        create = messages.provider(pieces=pieces).client("anthropic").messages.create
+        self._create, self._arguments = create, messages.message_arguments(stream=True)
+        shortcut.take(lambda: create(**self._arguments), streamed=True)
+
+    def call(self) -> None:
+        for _ in self._create(**self._arguments):
+            pass
+
+
+class Agent:
+    """A run of an agent over langgraph."""
+
+    units = 1
+
+    def __init__(self, _shortcut: Shortcut | None) -> None:
+        from tests.bench import langchain_agent
+
+        self._run, self._agent = langchain_agent.run_once, langchain_agent.made()
+
+    def call(self) -> None:
+        self._run(self._agent)
+
+
 class Memory:
     """One call of an AMFS handle over the filesystem adapter."""
 
     units = 1
 
-    def __init__(self, _shortcut: traffic.Shortcut, method: str) -> None:
+    def __init__(self, _shortcut: Shortcut | None, method: str) -> None:
         from amfs import AgentMemory, OutcomeType
         from amfs_filesystem import FilesystemAdapter
 
@@ -166,7 +225,7 @@ class Memory:
         self._call()
 
 
-WORKLOADS: dict[str, Callable[[traffic.Shortcut], Workload]] = {
+WORKLOADS: dict[str, Callable[[Any], Workload]] = {
     "floor": Floor,
     "chat": Chat,
     "chat_whole": lambda shortcut: Chat(shortcut, thin=False),
@@ -176,6 +235,11 @@ WORKLOADS: dict[str, Callable[[traffic.Shortcut], Workload]] = {
     "async_stream_short": lambda shortcut: AsyncStream(shortcut, SHORT_CHUNKS),
     "async_stream_long": lambda shortcut: AsyncStream(shortcut, LONG_CHUNKS),
     "fifty_at_once": FiftyAtOnce,
+    "message": Message,
+    "message_whole": lambda shortcut: Message(shortcut, thin=False),
+    "message_stream_short": lambda shortcut: MessageStream(shortcut, SHORT_CHUNKS),
+    "message_stream_long": lambda shortcut: MessageStream(shortcut, LONG_CHUNKS),
+    "agent": Agent,
     "amfs_read": lambda shortcut: Memory(shortcut, "read"),
     "amfs_write": lambda shortcut: Memory(shortcut, "write"),
     "amfs_commit": lambda shortcut: Memory(shortcut, "commit"),

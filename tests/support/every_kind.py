@@ -49,7 +49,7 @@ EVERY_KIND: tuple[Example, ...] = (
             "server_address": "api.example", "server_port": 8443, "request_service_tier": "auto",
             "conversation_id": "conversation-of-the-application", "input_messages": _MESSAGES,
             "system_instructions": _INSTRUCTIONS, "tool_definitions": _TOOLS,
-            "request_metadata": {"who": "message-canary"},
+            "request_metadata": {"who": "message-canary"}, "stop_sequences": ["message-canary"],
         },
         {
             "response_model": "gpt-9-x", "response_id": "resp-1", "finish_reasons": ["stop"], **_USAGE,
