@@ -20,7 +20,8 @@ JOBS = 2
 ARGS =
 
 # Environments beside .venv, requirements/NAME.in and NAME.txt: the oldest supported releases, and others' instrumentors.
-ENVIRONMENTS = beside-others oldest-amfs oldest-anthropic oldest-langchain oldest-mcp oldest-openai oldest-otel
+ENVIRONMENTS = beside-others oldest-amfs oldest-anthropic oldest-langchain oldest-mcp oldest-openai oldest-otel \
+	oldest-servers
 
 PY = .venv/bin/python
 PIP = $(PY) -m pip --disable-pip-version-check --quiet

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import wrapt
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 from opentelemetry.trace import SpanKind
 
 from amfs_otel import guard
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from amfs_otel.pipeline import Pipeline
 
 _lock = threading.Lock()
-_attached: "weakref.WeakSet[Any]" = weakref.WeakSet()
+_attached: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
+"""By id: a provider need not be hashable."""
 _wrapped = False
 
 _REQUESTS = frozenset({SpanKind.SERVER, SpanKind.CONSUMER})  # a member is slow to find in its enumeration
@@ -56,7 +57,7 @@ class RequestBoundaries(SpanProcessor):
         own = running.tracer_provider if running is not None else None
         own = own if own is not None else trace.get_tracer_provider()
         # A provider that is not the SDK's own hands our spans on to one that we do not know.
-        if self._provider() is own or not hasattr(own, "add_span_processor"):
+        if self._provider() is own or not isinstance(own, TracerProvider):
             capture.saw_span(span)
 
     def _begin(self, span: Span) -> None:
@@ -109,9 +110,9 @@ def _attach_to(provider: Any) -> None:
     if add is None:
         return
     with _lock:
-        if provider in _attached:
+        if _attached.get(id(provider)) is provider:
             return
-        _attached.add(provider)
+        _attached[id(provider)] = provider
     add(RequestBoundaries(provider))
     running = _pipeline()
     if running is not None:

@@ -318,13 +318,12 @@ INFERENCE_OPERATION_OUTPUT_TOKENS: Final = Metric(
 EMBEDDINGS_DURATION: Final = Metric(
     "gen_ai.client.embeddings.duration", "histogram", "s", "Duration of embedding calls", _DURATION_S
 )
+EMBEDDINGS_OPERATION_INPUT_TOKENS: Final = Metric(
+    "gen_ai.client.embeddings.operation.input_tokens", "histogram", "{token}", "Input tokens per embedding", _TOKENS
+)
 RETRIEVAL_DURATION: Final = Metric("gen_ai.retrieval.duration", "histogram", "s", "Duration of retrievals", _DURATION_S)
 OPERATION_DURATION: Final = Metric(
-    "gen_ai.client.operation.duration",
-    "histogram",
-    "s",
-    "Duration of operations that have no metric of their own",
-    _DURATION_S,
+    "gen_ai.client.operation.duration", "histogram", "s", "Duration of operations without another metric", _DURATION_S
 )
 INVOKE_AGENT_DURATION: Final = Metric(
     "gen_ai.invoke_agent.duration", "histogram", "s", "Duration of agent runs", _AGENT_DURATION_S
@@ -348,20 +347,10 @@ LEGACY_TOKEN_USAGE: Final = Metric(
     "gen_ai.client.token.usage", "histogram", "{token}", "Tokens per model call", _TOKENS, legacy=True
 )
 LEGACY_TIME_TO_FIRST_CHUNK: Final = Metric(
-    "gen_ai.client.operation.time_to_first_chunk",
-    "histogram",
-    "s",
-    "Time to the first streamed chunk",
-    _DURATION_S,
-    legacy=True,
+    "gen_ai.client.operation.time_to_first_chunk", "histogram", "s", "Time to the first chunk", _DURATION_S, legacy=True
 )
 LEGACY_TIME_PER_OUTPUT_CHUNK: Final = Metric(
-    "gen_ai.client.operation.time_per_output_chunk",
-    "histogram",
-    "s",
-    "Time between streamed chunks",
-    _DURATION_S,
-    legacy=True,
+    "gen_ai.client.operation.time_per_output_chunk", "histogram", "s", "Time between chunks", _DURATION_S, legacy=True
 )
 
 AMFS_DROP_CAUSE: Final = "amfs.drop.cause"
@@ -388,10 +377,10 @@ DEVELOPMENT_KEY: Final = Metric(
 GEN_AI_METRICS: Final = (
     INFERENCE_DURATION, INFERENCE_TIME_TO_FIRST_CHUNK, INFERENCE_TIME_PER_OUTPUT_CHUNK, INFERENCE_INPUT_TOKENS,
     INFERENCE_OUTPUT_TOKENS, INFERENCE_CACHE_READ_TOKENS, INFERENCE_CACHE_WRITE_TOKENS, INFERENCE_REASONING_TOKENS,
-    INFERENCE_OPERATION_INPUT_TOKENS, INFERENCE_OPERATION_OUTPUT_TOKENS, EMBEDDINGS_DURATION, RETRIEVAL_DURATION,
-    OPERATION_DURATION, INVOKE_AGENT_DURATION, INVOKE_AGENT_INFERENCE_CALLS, INVOKE_AGENT_TOOL_CALLS,
-    EXECUTE_TOOL_DURATION, MCP_CLIENT_DURATION, MCP_SERVER_DURATION, LEGACY_TOKEN_USAGE, LEGACY_TIME_TO_FIRST_CHUNK,
-    LEGACY_TIME_PER_OUTPUT_CHUNK,
+    INFERENCE_OPERATION_INPUT_TOKENS, INFERENCE_OPERATION_OUTPUT_TOKENS, EMBEDDINGS_DURATION,
+    EMBEDDINGS_OPERATION_INPUT_TOKENS, RETRIEVAL_DURATION, OPERATION_DURATION, INVOKE_AGENT_DURATION,
+    INVOKE_AGENT_INFERENCE_CALLS, INVOKE_AGENT_TOOL_CALLS, EXECUTE_TOOL_DURATION, MCP_CLIENT_DURATION,
+    MCP_SERVER_DURATION, LEGACY_TOKEN_USAGE, LEGACY_TIME_TO_FIRST_CHUNK, LEGACY_TIME_PER_OUTPUT_CHUNK,
 )  # fmt: skip
 """What the agent's work is measured by."""
 

@@ -60,7 +60,11 @@ class ToolCallsInMessages:
                 brought = {}
             elif isinstance(call_id, str) and call_id:
                 brought[call_id] = part
-        answers = [part for call_id, part in older.items() if call_id in self._asked or call_id not in self._held]
+        answers = [
+            part
+            for call_id, part in older.items()
+            if call_id not in brought and (call_id in self._asked or call_id not in self._held)
+        ]
         answers += brought.values()
         for part in answers:
             self._held[part["id"]] = None

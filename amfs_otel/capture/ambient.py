@@ -48,7 +48,8 @@ def _context_key(trace_id: int) -> Hashable:
     if trace_id:
         return trace_id
     asyncio = sys.modules.get("asyncio")
-    if asyncio is not None and asyncio._get_running_loop() is not None:  # noqa: SLF001  the only form that never raises
+    running = getattr(asyncio, "_get_running_loop", None)  # missing while another thread imports asyncio
+    if asyncio is not None and running is not None and running() is not None:
         task = asyncio.current_task()
         if task is not None:
             # An id() would be reused by the next request's task; a reference equals no other task's. It keeps the hash

@@ -78,8 +78,9 @@ def _copied(value: Any, depth: int, budget: list[int]) -> Any:
     kind = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind in _ATOMS or depth <= 0:
         return value
-    if kind is list or kind is tuple:
-        items: list[Any] = value
+    if issubclass(kind, list | tuple):
+        base: Any = list if issubclass(kind, list) else tuple
+        items: list[Any] = value if kind is base else list(base.__iter__(value))
         budget[0] -= len(items)
         if budget[0] <= 0:
             return value
@@ -87,8 +88,9 @@ def _copied(value: Any, depth: int, budget: list[int]) -> Any:
         if _ATOMS.issuperset(map(type, items)):
             return list(items)
         return [item if type(item) in _ATOMS else _copied(item, depth - 1, budget) for item in items]
-    if kind is dict:
-        mapping: dict[Any, Any] = value
+    if issubclass(kind, dict):
+        items_of: Callable[[Any], Any] = dict[Any, Any].items
+        mapping: dict[Any, Any] = value if kind is dict else dict(items_of(value))
         budget[0] -= len(mapping)
         if budget[0] <= 0:
             return value

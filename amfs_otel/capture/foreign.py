@@ -15,6 +15,7 @@ What is looked at is the start of spans, in the caller's context (`started`). Re
 """
 
 import inspect
+import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -131,6 +132,15 @@ class ForeignSpan:
         return trace.set_span_in_context(parent, here)
 
 
+def _after_fork_in_child() -> None:
+    global _lock  # noqa: PLW0603  another thread of the parent may have held it
+    _lock = threading.Lock()
+    _owners.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
 # -- who is there --------------------------------------------------------------------------------------------------
 
 
@@ -162,6 +172,18 @@ def instrumentor_of(scope: str) -> Instrumentor | None:
     return _scopes[scope]
 
 
+def counts(source: str) -> bool:
+    """Whether the metrics of another instrumentor that is at work count the calls of `source`."""
+    return any(by.library == source and by.metrics and _is_at_work(by) for by in INSTRUMENTORS)
+
+
+def _is_at_work(by: Instrumentor) -> bool:
+    """Whether an instrumentor of that module instruments now, by the one instance that its base class keeps."""
+    members = vars(sys.modules[by.module]).values() if by.module in sys.modules else ()
+    made = (vars(kind).get("_instance") for kind in members if isinstance(kind, type))
+    return any(getattr(one, "_is_instrumented_by_opentelemetry", False) is True for one in made)
+
+
 # -- what they make ------------------------------------------------------------------------------------------------
 
 
@@ -175,6 +197,9 @@ def started(span: Any) -> None:
     by = instrumentor_of(scope)
     if by is None or not _is_of_a_model(span, by):
         return
+    newest = _newest.get()
+    if newest is not None and newest.span is span:
+        return  # a provider that stands for another tells of it, too
     found = ForeignSpan(span, by, scope)
     _newest.set(found)
     step = context.get_value(STEP_KEY)

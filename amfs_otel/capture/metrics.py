@@ -7,6 +7,8 @@ from opentelemetry.metrics import Counter, Histogram, Meter
 from opentelemetry.util.types import AttributeValue
 
 from amfs_otel import semconv
+from amfs_otel.capture.attributes import OPERATIONS
+from amfs_otel.capture.sessions import Calls
 from amfs_otel.model import Event, Kind
 from amfs_otel.semconv import Metric
 
@@ -33,15 +35,15 @@ class ClientMetrics:
         self._histograms: dict[str, Histogram] = {}
         self._counters: dict[str, Counter] = {}
 
-    def record(self, event: Event) -> None:
-        """Records what `event`, which has ended, contributes."""
+    def record(self, event: Event, calls: Calls | None) -> None:
+        """Records what `event`, which has ended, contributes; `calls` are those of the agent run that it is."""
         if not self.enabled:
             return
         seconds = (event.end_ns - event.start_ns) / 1e9
         if event.kind is Kind.LLM_CALL:
             self._inference(event, seconds)
         elif event.kind is Kind.EMBEDDINGS:
-            self._observe(semconv.EMBEDDINGS_DURATION, seconds, _of_call(event))
+            self._embeddings(event, seconds)
         elif "mcp_method" in event.fields:
             metric = semconv.MCP_SERVER_DURATION if event.fields.get("served") else semconv.MCP_CLIENT_DURATION
             self._observe(metric, seconds, _of_request(event))
@@ -51,16 +53,33 @@ class ClientMetrics:
         elif event.kind is Kind.RETRIEVAL:
             self._observe(semconv.RETRIEVAL_DURATION, seconds, _with_error({}, event))
         elif event.kind is Kind.AGENT_RUN:
-            shown = {}
-            if event.fields.get("agent_name"):
-                shown[semconv.GEN_AI_AGENT_NAME] = str(event.fields["agent_name"])
-            self._observe(semconv.INVOKE_AGENT_DURATION, seconds, _with_error(shown, event))
+            self._agent_run(event, seconds, calls)
+        else:
+            shown = {semconv.GEN_AI_OPERATION_NAME: OPERATIONS[event.kind]}
+            self._observe(semconv.OPERATION_DURATION, seconds, _with_error(shown, event))
+
+    def _agent_run(self, event: Event, seconds: float, calls: Calls | None) -> None:
+        shown: dict[str, AttributeValue] = {}
+        if event.fields.get("agent_name"):
+            shown[semconv.GEN_AI_AGENT_NAME] = str(event.fields["agent_name"])
+        if calls is not None:
+            self._observe(semconv.INVOKE_AGENT_INFERENCE_CALLS, calls.inference, shown)
+            self._observe(semconv.INVOKE_AGENT_TOOL_CALLS, calls.tools, shown)
+        self._observe(semconv.INVOKE_AGENT_DURATION, seconds, _with_error(shown, event))
+
+    def _embeddings(self, event: Event, seconds: float) -> None:
+        result, shown = event.result or {}, _of_call(event)
+        self._observe(semconv.EMBEDDINGS_DURATION, seconds, shown)
+        if result.get("input_tokens") is not None:
+            self._observe(semconv.EMBEDDINGS_OPERATION_INPUT_TOKENS, result["input_tokens"], shown)
+        if self._dual:
+            self._legacy(seconds, result, shown)
 
     def _inference(self, event: Event, seconds: float) -> None:
         result = event.result or {}
         shown = _of_call(event)
         self._observe(semconv.INFERENCE_DURATION, seconds, shown)
-        plain = {key: value for key, value in shown.items() if key != semconv.ERROR_TYPE}
+        plain = _without_error(shown)
         first_ms = result.get("time_to_first_chunk_ms")
         if first_ms is not None:
             self._observe(semconv.INFERENCE_TIME_TO_FIRST_CHUNK, first_ms / 1000, plain)
@@ -78,7 +97,7 @@ class ClientMetrics:
             if result.get(name) is not None:
                 self._observe(metric, result[name], shown)
         if self._dual:
-            self._legacy(result, plain)
+            self._legacy(seconds, result, shown)
 
     @property
     def enabled(self) -> bool:
@@ -89,12 +108,19 @@ class ClientMetrics:
     def chunks(self, event: Event, gaps_ns: Sequence[int]) -> None:
         """The gaps between the chunks of a stream that has ended, ns."""
         if self.enabled:
-            shown = _of_call(event)
-            shown.pop(semconv.ERROR_TYPE, None)
+            shown = _without_error(_of_call(event))
             for gap_ns in gaps_ns:
                 self._observe(semconv.INFERENCE_TIME_PER_OUTPUT_CHUNK, gap_ns / 1e9, shown)
+                if self._dual:
+                    self._observe(semconv.LEGACY_TIME_PER_OUTPUT_CHUNK, gap_ns / 1e9, shown)
 
-    def _legacy(self, result: Mapping[str, Any], plain: dict[str, AttributeValue]) -> None:
+    def _legacy(self, seconds: float, result: Mapping[str, Any], shown: dict[str, AttributeValue]) -> None:
+        """A model call in the words of before: its duration was that of any operation."""
+        self._observe(semconv.OPERATION_DURATION, seconds, shown)
+        plain = _without_error(shown)
+        first_ms = result.get("time_to_first_chunk_ms")
+        if first_ms is not None:
+            self._observe(semconv.LEGACY_TIME_TO_FIRST_CHUNK, first_ms / 1000, plain)
         for name, token_type in (("input_tokens", "input"), ("output_tokens", "output")):
             if result.get(name) is not None:
                 self._observe(
@@ -150,6 +176,10 @@ def _of_request(event: Event) -> dict[str, AttributeValue]:
     if fields.get("protocol_version") is not None:
         shown[semconv.MCP_PROTOCOL_VERSION] = fields["protocol_version"]
     return _with_error(shown, event)
+
+
+def _without_error(shown: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
+    return {key: value for key, value in shown.items() if key != semconv.ERROR_TYPE}
 
 
 def _with_error(shown: dict[str, AttributeValue], event: Event) -> dict[str, AttributeValue]:

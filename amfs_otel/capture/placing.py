@@ -42,8 +42,8 @@ class Placing:
         wherever the context leads, unless that has closed or an explicit session was opened since.
         """
         window, flags = self._resolved(place, memory, inside)
-        if memory is not None and memory is not window.session and memory not in window.memories:
-            window.memories.append(memory)
+        if memory is not None and memory is not window.session:
+            window.memories[memory] = memory.last
         return window, flags
 
     def _resolved(self, place: Place, memory: Session | None, inside: Step | None) -> tuple[Window, str]:

@@ -22,9 +22,9 @@ from amfs_otel.capture.announced import AnnouncedCall
 from amfs_otel.capture.content import Masker, SpanNames, name
 from amfs_otel.capture.metrics import ClientMetrics
 from amfs_otel.capture.placing import Placing
-from amfs_otel.capture.sessions import Place, Session, Window, next_seq
+from amfs_otel.capture.sessions import Calls, Place, Session, Window, next_seq
 from amfs_otel.capture.span_content import Remembered, content_attributes
-from amfs_otel.capture.steps import Root, Step, below_root, message_of, type_name
+from amfs_otel.capture.steps import Root, Step, below_root, counted, message_of, type_name
 from amfs_otel.capture.windows import Windows
 from amfs_otel.model import ClosedBy, Event, Kind, RecordKind, Sink
 from amfs_otel.settings import Settings
@@ -98,10 +98,11 @@ class Capture(Placing):
             span = guard.run("spans", starts, event, window, here) or trace.INVALID_SPAN
             self._own_agent(event, window, memory)
             event.flags = flag
+            calls = counted(event, outer, window)
             placed = self.windows.place(window, event, place, provisional=bool(flag), step=True)
         if memory is not None:
             last_memory.set((memory, event.seq))
-        step = Step(self, event, placed, place=place, span=span, mono_ns=mono_ns)
+        step = Step(self, event, placed, place=place, span=span, mono_ns=mono_ns, calls=calls)
         if late:
             step.beside = foreign.Beside(partial(self._started, event, window.root, here))
             guard.run("spans", foreign.stand_beside, step, theirs)
@@ -124,9 +125,9 @@ class Capture(Placing):
             span.set_attributes(self._root_attributes(window))
             self._end_root(window, start_ns)
             window.root, window.owns_root = Root(span, window.record_id, place.parent_span_id), False
-            window.run_event_id = event.id
+            window.run_event_id, session.calls = event.id, Calls()
             placed = self.windows.place(window, event, place, provisional=False, step=True)
-        return Step(self, event, placed, place=place, span=span, mono_ns=mono_ns)
+        return Step(self, event, placed, place=place, span=span, mono_ns=mono_ns, calls=session.calls)
 
     def instant(
         self,
@@ -260,12 +261,20 @@ class Capture(Placing):
             event.status = "error"
             event.error_type = event.error_type or type_name(error)
             result = {**(result or {}), "error_message": message_of(error)}
+        if result is not None and result.get("response_model") is not None:
+            result["response_model"] = self.names[result["response_model"]]
         event.result = result
         event.end_ns = event.start_ns + elapsed_ns
         guard.run("spans", self._end_span, step, event)
-        if self.metrics.enabled and not step.counted_elsewhere:
-            guard.run("metrics", self.metrics.record, event)
+        if self.metrics.enabled and not step.counted_elsewhere and not self._is_counted_unseen(step):
+            guard.run("metrics", self.metrics.record, event, step.calls)
         self.windows.ended(step.placed, event)
+
+    @staticmethod
+    def _is_counted_unseen(step: Step) -> bool:
+        """Whether another's metrics count a call whose span of theirs is not recorded, so that nothing tells of it."""
+        sampled = not foreign.watched or step.span.get_span_context().trace_flags.sampled
+        return not sampled and foreign.counts(step.event.source)
 
     def _end_span(self, step: Step, event: Event) -> None:
         if foreign.watched and event.kind in foreign.MODEL_KINDS and foreign.ended(step):

@@ -55,6 +55,19 @@ class Place:
     claimed_session: str | None = None
 
 
+@dataclass(slots=True)
+class Calls:
+    """What one agent run asked for itself: not what a run inside it did. Counted under the lock of the windows.
+
+    Attributes:
+        inference: Its model calls.
+        tools: Its tool calls.
+    """
+
+    inference: int = 0
+    tools: int = 0
+
+
 @dataclass(slots=True, eq=False)
 class Session:
     """One run of one agent: the source of windows, one open at a time.
@@ -66,6 +79,7 @@ class Session:
         id: 128 random bits, hex.
         window: The open window.
         last: Record id and cause of the last closed window that held events.
+        calls: Those of the agent run that it is.
     """
 
     opened_by: str
@@ -78,13 +92,15 @@ class Session:
     last: tuple[str, ClosedBy] | None = None
     continues: str | None = None
     ended: bool = False
+    calls: Calls | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Window:
     """What is open in a session. `root` is whatever the span side keeps for it.
 
-    `memories` are sessions of AMFS trackers whose events fell in here: a commit after the window judges it.
+    `memories` are sessions of AMFS trackers whose events fell in here, with their `last` of that time: a commit after
+    the window judges it, unless the tracker had a window of its own since.
     """
 
     session: Session
@@ -100,7 +116,9 @@ class Window:
     paused: bool = False
     run_event_id: int = 0
     owns_root: bool = True
-    memories: list[Session] = field(default_factory=list[Session])
+    memories: dict[Session, tuple[str, ClosedBy] | None] = field(
+        default_factory=dict[Session, "tuple[str, ClosedBy] | None"]
+    )
     root: Any = None
     provisional: dict[Hashable, list["Placed"]] = field(default_factory=dict[Hashable, list["Placed"]])
 

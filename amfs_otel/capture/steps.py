@@ -11,11 +11,14 @@ from opentelemetry.trace import Span
 
 from amfs_otel import guard
 from amfs_otel.capture.ambient import SPAN_KEY, STEP_KEY
-from amfs_otel.capture.sessions import Place, Placed
-from amfs_otel.model import Event
+from amfs_otel.capture.sessions import Calls, Place, Placed, Window
+from amfs_otel.model import Event, Kind
 
 if TYPE_CHECKING:
     from amfs_otel.capture.foreign import Beside
+
+_AGENT_RUN, _LLM_CALL, _TOOL_CALL = Kind.AGENT_RUN, Kind.LLM_CALL, Kind.TOOL_CALL
+"""Members are slow to find in their enumeration."""
 
 
 class Finisher(Protocol):
@@ -61,12 +64,21 @@ class Step:
         span: Its span, or what `beside` has in its place.
         beside: Where another instrumentor may have a span of the same call: which of the two it is.
         attempts: How often the call was tried.
+        calls: Those of the agent run that it is or in which it lies, if in any.
     """
 
-    __slots__ = ("_capture", "_mono_ns", "attempts", "beside", "done", "event", "place", "placed", "span")
+    __slots__ = ("_capture", "_mono_ns", "attempts", "beside", "calls", "done", "event", "place", "placed", "span")
 
     def __init__(
-        self, capture: Finisher, event: Event, placed: Placed, *, place: Place, span: Span, mono_ns: int
+        self,
+        capture: Finisher,
+        event: Event,
+        placed: Placed,
+        *,
+        place: Place,
+        span: Span,
+        mono_ns: int,
+        calls: Calls | None,
     ) -> None:
         self._capture = capture
         self._mono_ns = mono_ns
@@ -77,6 +89,7 @@ class Step:
         self.placed = placed
         self.place = place
         self.span = span
+        self.calls = calls
 
     def attach(self) -> Any:
         """Makes it the current step and span; give the token to `detach` in the same context."""
@@ -132,6 +145,24 @@ class Step:
             self.later(self.beside.put_off(partial(guard.run, self.event.source, finish)))
         else:
             guard.run(self.event.source, self._capture.finish, self, result, error, self.elapsed_ns())
+
+
+def counted(event: Event, outer: Step | None, window: Window) -> Calls | None:
+    """The calls of the agent run in which `event` begins, it among them. Call it under the lock of the windows.
+
+    A tool call directly inside another is how that one is made (a framework's tool that calls an MCP server), and one
+    that is served here is its client's.
+    """
+    kind = event.kind
+    if kind is _AGENT_RUN:
+        return Calls()
+    calls = (outer.calls if outer is not None else None) or window.session.calls
+    if calls is not None:
+        if kind is _LLM_CALL:
+            calls.inference += 1
+        elif kind is _TOOL_CALL and not event.fields.get("served"):
+            calls.tools += outer is None or outer.event.kind is not _TOOL_CALL
+    return calls
 
 
 def type_name(error: BaseException) -> str:

@@ -82,7 +82,7 @@ def later_usage(earlier: Usage, later: Usage) -> Usage:
 def _count(fields: Mapping[str, Any], name: str) -> int | None:
     """A count, if it is one: providers also send null, floats and, in error bodies, texts."""
     value = fields.get(name)
-    return value if type(value) is int and value >= 0 else None
+    return value if type(value) is int and 0 <= value < 1 << 63 else None
 
 
 def _first(fields: Mapping[str, Any], name: str, other: str) -> int | None:

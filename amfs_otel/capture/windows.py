@@ -229,8 +229,10 @@ class Windows:
             self._forget(window)
             if window.record_kind is RecordKind.DECISION:
                 last = (window.record_id, cause)
-                for session in (window.session, *window.memories):
-                    session.last = last
+                window.session.last = last
+                for session, before in window.memories.items():
+                    if session.last is before:
+                        session.last = last
                 for key in (window.place.context, *window.provisional):
                     self._last_in_context[key] = last
                     self._last_in_context.move_to_end(key)
@@ -242,6 +244,7 @@ class Windows:
         """Closes the open window of `session`, if there is one, and opens no more for it by itself."""
         with self.lock:
             session.ended = True
+            self.close_due()
             if session.window is not None:
                 self.close(session.window, cause)
 

@@ -169,6 +169,12 @@ def _say_why_none(dsn: str | None, log: str | None, wanted: "ListFilter") -> Non
         asked = {key: word for key, word in given.items() if word is not None}
         if not asked:
             return
+        alone = {
+            "agent_id": ListFilter(limit=1, agent=wanted.agent),
+            "outcome": ListFilter(limit=1, outcome=wanted.outcome),
+            "outcome_ref": ListFilter(limit=1, ref=wanted.ref),
+        }
+        asked = {key: word for key, word in asked.items() if not reader.list(alone[key])}
         rows = reader.list(replace(wanted, agent=None, outcome=None, ref=None, limit=NEWEST))
     for key, word in asked.items():
         known = {*(OUTCOME_TYPES if key == "outcome" else ()), *(row[key] for row in rows if row[key])}

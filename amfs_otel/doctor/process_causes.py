@@ -138,13 +138,25 @@ def _owners(one: Process) -> Iterator[Cause]:
 
 
 def _working(one: Process) -> Iterator[Cause]:
-    for patch, errors in cast("Process", one.get("internal_errors") or {}).items():
-        yield Cause(
-            "INTERNAL_ERROR",
-            "warning",
-            f"{who(one)}: {errors.get('errors')} internal errors in {patch}: {errors.get('cause')}.",
-            "The agent was not affected; events may be missing. Please report it.",
-        )
+    patched = {patch.get("name") for patch in _mappings(one.get("patches"))}
+    for name, errors in cast("Process", one.get("internal_errors") or {}).items():
+        count, cause = errors.get("errors"), errors.get("cause")
+        if errors.get("off") and name in patched:
+            yield Cause(
+                "PATCH_OFF",
+                "problem",
+                f"{who(one)}: the patch of {name} has switched itself off: {count} internal errors, the newest "
+                f"{cause}. Nothing of {name} is captured there since.",
+                "The agent was not affected. Please report it, update amfs-otel, and start the program again: "
+                "then the patch is on again.",
+            )
+        else:
+            yield Cause(
+                "INTERNAL_ERROR",
+                "warning",
+                f"{who(one)}: {count} internal errors in {name}: {cause}.",
+                "The agent was not affected; events may be missing. Please report it.",
+            )
     if one.get("delivery_problem") and _runs(one):
         yield Cause(
             "DELIVERY_FAILS",

@@ -189,7 +189,15 @@ def spooled_logs(state: StateDirectory, segments: Iterable[spool.Segment]) -> se
     Raises:
         SpoolError: The key that segments are read with is missing or cannot be read.
     """
-    return {_log_of(state, segment) for segment in segments}
+    return {_log_of(state, segment) for segment in segments if _is_begun(segment)}
+
+
+def _is_begun(segment: spool.Segment) -> bool:
+    """Whether anything was written: a process that was killed right after it made the file wrote nothing."""
+    try:
+        return segment.path.stat().st_size > 0
+    except FileNotFoundError:
+        return False  # drained meanwhile
 
 
 def _log_of(state: StateDirectory, segment: spool.Segment) -> str | None:

@@ -57,7 +57,7 @@ def seal_all(
         if sealed.count == 0:
             break
         full = False
-    while project(store.connection, store.log, limit=PROJECTION_BATCH) >= PROJECTION_BATCH:
+    while project(store.connection, store.log, limit=PROJECTION_BATCH):
         pass
     return SealedNow(count, sealed.held_by)
 

@@ -113,7 +113,8 @@ class _Calls:
                 if key not in known:
                     known[key] = _Answer(given, tool, asked.get(call_id))
                     self.answers.append(known[key])
-                known[key].used_by.append(step)
+                if known[key].used_by[-1:] != [step]:
+                    known[key].used_by.append(step)
             self._note(record_id, step, asked, ran)
         self._of_step: dict[int, list[_Answer]] = defaultdict(list)
         for answer in self.answers:

@@ -96,10 +96,19 @@ def rebuild(connection: Connection, log: str) -> int:
 
 def _project_batch(connection: Connection, log: str, limit: int) -> int:
     entries = _next_entries(connection, log, limit)
-    # An erasure looks at what is projected before it, so it is not in one step with what comes before.
-    for _, some in groupby(entries, key=lambda stored: (stored.columns or {}).get("kind") == "erasure"):
+    # An erasure looks at what is projected before it, so it is not in one step with what comes before; nor is an
+    # amendment: what it completes must not be seen by records that came before it.
+    for _, some in groupby(entries, key=_step_of):
         _take(connection, log, list(some))
     return len(entries)
+
+
+def _step_of(stored: StoredEntry) -> tuple[str, int]:
+    """Entries with the same key may be projected in one step."""
+    kind = str((stored.columns or {}).get("kind"))
+    if kind not in ("erasure", "amendment"):
+        return "others", 0
+    return kind, stored.entry.sequence_number if kind == "amendment" else 0
 
 
 def _next_entries(connection: Connection, log: str, limit: int) -> list[StoredEntry]:

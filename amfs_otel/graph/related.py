@@ -6,7 +6,7 @@ The projection says it for the records that it knows; for those that wait for it
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from amfs_otel.errors import AmfsOtelError
+from amfs_otel.errors import AmfsOtelError, FormatError
 from amfs_otel.graph.continuation import Continuation, continuation_in, place_of
 from amfs_otel.graph.continuation_tables import stored_continuations
 from amfs_otel.graph.documents import Document
@@ -120,7 +120,12 @@ class Related:
         found: list[Document] = []
         record_id = continuation.continues
         while record_id is not None and len(found) < CONTINUED and record_id not in {one.record_id for one in found}:
-            stored = self.waiting.get(record_id) or next(iter(load(self._connection, self._log, [record_id])), None)
+            try:
+                stored = self.waiting.get(record_id) or next(
+                    iter(load(self._connection, self._log, [record_id], self.waiting.erased)), None
+                )
+            except FormatError:
+                stored = None  # verify names it; what came after it can be explained without it
             if stored is None:
                 break
             found.append(stored)

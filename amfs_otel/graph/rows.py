@@ -138,7 +138,7 @@ def _step_row(document: Document, step: Step, item: dict[str, Any], causal: bool
         "output_tokens": _count(event.get("output_tokens")),
         "cost_usd": detail.get("cost_usd") if step.kind in MODEL_KINDS else None,
         "cost_source": detail.get("cost_source") if step.kind in MODEL_KINDS else None,
-        "detail": detail,
+        "detail": {**detail, "infrastructure": True} if step.is_infrastructure else detail,
         "withheld": [one["path"] for one in withheld],
         "amended_by": step.amended_by,
     }

@@ -9,6 +9,7 @@ touched: that wait is its own.
 
 import logging
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ def _metric_ways() -> Iterator[_Way]:
 def _is_listened_at(endpoint: str, deadline: float) -> bool:
     """Whether somebody takes a connection there; `True` where that cannot be told."""
     parts = urlsplit(endpoint if "//" in endpoint else f"//{endpoint}")
-    if not parts.hostname or parts.port is None:
+    if not parts.hostname or parts.port is None or _is_behind_a_proxy(parts.hostname):
         return True
     timeout_s = min(PROBE_S, max(LEAST_S, deadline - time.monotonic()))
     try:
@@ -93,6 +94,12 @@ def _is_listened_at(endpoint: str, deadline: float) -> bool:
     except OSError:
         return False
     return True
+
+
+def _is_behind_a_proxy(host: str) -> bool:
+    """Whether an exporter goes to `host` by way of a proxy, as far as the modules that would do it are loaded."""
+    request: Any = sys.modules.get("urllib.request")
+    return request is not None and bool(request.getproxies()) and not request.proxy_bypass(host)
 
 
 def _is_idle(lock: Any, deadline: float) -> bool:

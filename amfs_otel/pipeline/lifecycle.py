@@ -23,6 +23,8 @@ from amfs_otel.settings import Settings
 SIGTERM_LIMIT_S = 1.0
 OUR_SHARE = 0.9
 """Of the exit time; what is left is for the steps around our waiting, so that the whole keeps the limit."""
+EXPORTERS_SHARE = 0.5
+"""Of the exit time, in which OTLP exporters must have been answered; around it they import, encode and shut down."""
 
 
 class Exit:
@@ -41,6 +43,7 @@ class Exit:
         self._done = False
         self._pid = os.getpid()
         self._taker = Taker(worker.postponed, self._terminated)
+        self._finalizer: Any = None
 
     def register(self) -> None:
         """Registers for the end of this process; again at each provider attachment, so that we come before it."""
@@ -53,12 +56,12 @@ class Exit:
     def register_finalizer(self) -> None:
         """Registers with the pools of processes alone, whose children run nothing of `atexit`."""
         util: Any = sys.modules.get("multiprocessing.util")
-        if util is not None:
-            util.Finalize(None, self.run, exitpriority=100)
+        if util is not None and (self._finalizer is None or not self._finalizer.still_active()):
+            self._finalizer = util.Finalize(None, self.run, exitpriority=100)
         celery: Any = sys.modules.get("celery.signals")
         if celery is not None:
             # A child of its pool leaves by `os._exit`, without a finalizer.
-            celery.worker_process_shutdown.connect(self._pool_child_ends, weak=False)
+            celery.worker_process_shutdown.connect(self._pool_child_ends, weak=False, dispatch_uid=id(self))
 
     def _pool_child_ends(self, **_named: Any) -> None:
         self.run()
@@ -66,6 +69,11 @@ class Exit:
     def unregister(self) -> None:
         """Takes the registrations back."""
         atexit.unregister(self.run)
+        if self._finalizer is not None and self._finalizer.still_active():
+            self._finalizer.cancel()
+        celery: Any = sys.modules.get("celery.signals")
+        if celery is not None:
+            celery.worker_process_shutdown.disconnect(dispatch_uid=id(self))
         give_back(self._taker)
 
     def stop(self) -> None:
@@ -81,10 +89,9 @@ class Exit:
             return
         self._done = True
         guard.run("exit", _record_crash)
-        limit_s = OUR_SHARE * self._settings.exit_timeout_s
-        deadline = time.monotonic() + limit_s
-        self._finish(ClosedBy.EXIT, limit_s)
-        guard.run("exit", hurry_otlp_exporters, deadline)
+        limit_s, started_s = self._settings.exit_timeout_s, time.monotonic()
+        self._finish(ClosedBy.EXIT, OUR_SHARE * limit_s)
+        guard.run("exit", hurry_otlp_exporters, started_s + EXPORTERS_SHARE * limit_s)
 
     def _finish(self, cause: ClosedBy, limit_s: float) -> None:
         deadline = time.monotonic() + limit_s

@@ -6,9 +6,11 @@ of processes set it in each child (Celery, gunicorn's uvicorn worker). So whoeve
 `signal.signal` is wrapped, once per process, and transparent where nothing is captured.
 """
 
+import _thread
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
@@ -29,6 +31,9 @@ class Taker:
     postponed: Callable[[Callable[[], None]], bool]
     finish: Callable[[], None]
 
+
+LATEST_S = 5.0
+"""The handler may have interrupted the holder of a lock that finishing needs; then the process ends all the same."""
 
 _taker: Taker | None = None
 _wrapped = False
@@ -69,7 +74,13 @@ def _on_sigterm(number: int, _frame: FrameType | None) -> None:
     if taker is not None:
         if taker.postponed(lambda: _on_sigterm(number, None)):
             return
+        _thread.start_new_thread(_kill_late, ())  # takes no lock of threading's, which may be the one that is held
         taker.finish()
         give_back(taker)
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
+
+
+def _kill_late() -> None:
+    time.sleep(LATEST_S)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -170,7 +170,7 @@ def _choice_from(choice: Mapping[str, Any]) -> Fields:
     message = members(choice.get("message"))
     found: Fields = {
         "role": message.get("role"),
-        "content": message.get("content"),
+        "content": capture.snapshot(message.get("content")),
         "refusal": message.get("refusal"),
         "reasoning_content": message.get("reasoning_content") or message.get("reasoning"),
         "tool_calls": None,
@@ -194,7 +194,7 @@ def _call_from(call: Mapping[str, Any]) -> Fields:
         named = members(function)
         return {
             "id": call.get("id"),
-            "function": {"name": named.get("name"), "arguments": named.get("arguments")},
+            "function": {"name": named.get("name"), "arguments": capture.snapshot(named.get("arguments"))},
         }
     named = members(call.get("custom"))
     return {"id": call.get("id"), "custom": {"name": named.get("name"), "input": named.get("input")}}

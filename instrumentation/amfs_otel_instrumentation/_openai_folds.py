@@ -66,7 +66,13 @@ class ChatFold:
             (choice,) = chunk.choices
             delta = choice.delta
             text = delta.content
-            if text and choice.finish_reason is None and delta.tool_calls is None and chunk.usage is None:
+            if (
+                text
+                and choice.index == 0
+                and choice.finish_reason is None
+                and delta.tool_calls is None
+                and chunk.usage is None
+            ):
                 self._say(text)
                 return
         except (AttributeError, TypeError, ValueError):
@@ -84,7 +90,6 @@ class ChatFold:
         usage = getattr(chunk, "usage", None)
         if usage is not None:
             self._usage = later_usage(self._usage, usage_from_openai(usage))
-        # A second choice shows itself by its role, before its text.
         only = self._choices[0] if self._head and self._choices.keys() == {0} else None
         self._say = only.texts.append if only is not None else _not_yet
 
@@ -161,20 +166,23 @@ class ResponseFold:
     def __init__(self, where: Fields) -> None:
         self._where = where
         self._head: Fields = {}
-        self._items: dict[Any, Any] = {}
-        self._texts: dict[Any, list[Any]] = {}
+        self._items: dict[int | None, Any] = {}
+        self._texts: dict[int | None, list[Any]] = {}
         self._last: Any = None
         self._error: str | None = None
 
     def fold(self, event: Any) -> None:
         """Takes one event."""
         kind = getattr(event, "type", None)
+        if type(kind) is not str:
+            return
         if kind in _DELTAS:
-            self._texts.setdefault(getattr(event, "output_index", None), []).append(getattr(event, "delta", None))
+            self._texts.setdefault(_index_of(event), []).append(getattr(event, "delta", None))
         elif kind in ("response.output_item.added", "response.output_item.done"):
-            self._items[getattr(event, "output_index", None)] = getattr(event, "item", None)
+            index = _index_of(event)
+            self._items[index] = getattr(event, "item", None)
             if kind == "response.output_item.done":
-                self._texts.pop(getattr(event, "output_index", None), None)
+                self._texts.pop(index, None)
         elif kind in _ENDS:
             self._last = getattr(event, "response", None)
         elif kind == "error":
@@ -204,6 +212,12 @@ class ResponseFold:
             return SimpleNamespace(type=kind, content=[{"type": "output_text", "text": text}])
         names = {"type": kind, "call_id": getattr(item, "call_id", None), "name": getattr(item, "name", None)}
         return SimpleNamespace(**{**names, "arguments": text, "input": text})
+
+
+def _index_of(event: Any) -> int | None:
+    """The number of the item that an event is about; the SDK does not check what a server sends."""
+    index = getattr(event, "output_index", None)
+    return index if type(index) is int else None
 
 
 _DELTAS = frozenset(

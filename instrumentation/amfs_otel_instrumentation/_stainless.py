@@ -3,7 +3,7 @@
 A stream keeps its own type and identity: the iterator inside it is replaced. Its `close()`, and that of the stream
 helpers, touch nothing but `response.close` (`aclose`), so that attribute is watched on the instance. A raw response
 whose body the application reads by itself is watched where it is parsed, read and closed. What is put on an instance is
-taken away again as soon as it has served.
+taken away again as soon as it has served. A reply that `parse` cannot make the wanted type of is read where it fails.
 """
 
 import functools
@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from amfs_otel import guard
+from amfs_otel import capture, guard
 from amfs_otel.capture.streams import StreamWatch, WatchedAsyncIterator, WatchedIterator
 
 
@@ -126,3 +126,25 @@ def _after(holder: Any, name: str, then: Callable[[Any], None], watch: StreamWat
         return value
 
     setattr(holder, name, functools.wraps(original)(awatched if inspect.iscoroutinefunction(original) else watched))
+
+
+def watch_parsing(source: str, fields_of: Callable[[dict[str, Any], Any], dict[str, Any]]) -> Callable[..., Any]:
+    """A wrapper of the function by which a `parse` method reads a reply: the model has answered where it raises, too.
+
+    `fields_of` makes the fields of the request and the reply those known at the end; the step ends with them and the
+    error, which the method's own wrapper sees without the reply.
+    """
+
+    def refused(reply: Any, error: BaseException) -> None:
+        step = capture.current_step(source)
+        if step is not None:
+            step.fail(error, fields_of(step.event.fields, reply))
+
+    def wrapper(wrapped: Callable[..., Any], _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            return wrapped(*args, **kwargs)
+        except BaseException as error:
+            guard.run(source, refused, kwargs.get("chat_completion", kwargs.get("response")), error)
+            raise
+
+    return wrapper

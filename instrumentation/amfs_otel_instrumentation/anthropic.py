@@ -4,9 +4,10 @@ Read: anthropic 0.40.0, 0.75.0, 2.14.0. What a call carries is mapped in `_anthr
 `_anthropic_folds`, messages are made on the worker by `_anthropic_messages`; `_stainless` watches streams and raw
 responses.
 
-The one hook is the client's `request`, where `create`, `stream`, `parse`, the tool runner, `with_raw_response` and
-`with_streaming_response` of every platform's classes meet. They do not meet above it: Bedrock's resources hold
-functions of the first party's classes, and `stream` is no part of `create`.
+The one hook of a call is the client's `request`, where `create`, `stream`, `parse`, the tool runner,
+`with_raw_response` and `with_streaming_response` of every platform's classes meet. They do not meet above it: Bedrock's
+resources hold functions of the first party's classes, and `stream` is no part of `create`. What `parse` reads a reply
+with is patched for the replies that it refuses.
 
 From 2.x on the SDK has spans of its own (scope `com.anthropic.sdk.python`), one of them for the same call. Where a step
 of ours stands for the call, its span takes that one's place: the SDK is handed a span that records nothing and has our
@@ -29,7 +30,13 @@ from amfs_otel.model import Kind
 from amfs_otel_instrumentation import _anthropic_facts as facts
 from amfs_otel_instrumentation._anthropic_facts import Fields
 from amfs_otel_instrumentation._anthropic_folds import MessageFold
-from amfs_otel_instrumentation._stainless import body_of, watch_stream, watch_unread_body, watch_unread_stream
+from amfs_otel_instrumentation._stainless import (
+    body_of,
+    watch_parsing,
+    watch_stream,
+    watch_unread_body,
+    watch_unread_stream,
+)
 
 requires = "anthropic >= 0.40, < 3"
 
@@ -180,6 +187,9 @@ def _span_instead(args: tuple[Any, ...], kwargs: dict[str, Any]) -> trace.Span |
     return trace.NonRecordingSpan(ids) if ids.is_valid else None
 
 
+_parsing = watch_parsing(SOURCE, lambda _, reply: facts.reply_fields(reply))
+
+
 # -- helpers of older releases -------------------------------------------------------------------------------------
 
 _HELPERS_MAKE_STREAMS = "raw_stream" not in inspect.signature(MessageStream.__init__).parameters
@@ -198,8 +208,11 @@ def _stream_made(wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ..
 
 def _watch_again(stream: Any) -> None:
     watch = _watches.get(stream.response)
-    if watch is not None:
-        watch_stream(stream, watch)
+    if watch is None:
+        return
+    for name in ("close", "aclose"):  # the first stream, which nobody reads, would say that it was left early
+        stream.response.__dict__.pop(name, None)
+    watch_stream(stream, watch)
 
 
 hooks = {
@@ -210,3 +223,8 @@ hooks = {
 }
 if _HELPERS_MAKE_STREAMS:
     hooks["anthropic._streaming:Stream.__init__"] = hooks["anthropic._streaming:AsyncStream.__init__"] = _stream_made
+hooks_when_imported = {
+    "anthropic.resources.messages.messages:parse_response?": _parsing,
+    "anthropic.resources.beta.messages.messages:parse_response?": _parsing,
+    "anthropic.resources.beta.messages.messages:parse_beta_response?": _parsing,
+}

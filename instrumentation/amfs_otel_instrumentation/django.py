@@ -1,7 +1,7 @@
 """Django: where a request begins and ends, WSGI and ASGI. No events, no spans.
 
-Read: django 5.0, 5.2.19, 6.1.3. Both handlers derive from `BaseHandler`; their modules import its module, so they have
-no classes yet when we are called: they are wrapped when the first handler loads its middleware.
+Read: django 5.0, 5.2.19. Both handlers derive from `BaseHandler`; their modules import its module, so they have no
+classes yet when we are called: they are wrapped when the first handler loads its middleware.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any
 from amfs_otel import guard, instrumentor
 from amfs_otel_instrumentation._boundaries import asgi, wsgi
 
-requires = "django >= 5, < 7"
+requires = "django >= 5, < 6"
 
 SOURCE = "django"
 

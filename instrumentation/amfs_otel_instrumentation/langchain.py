@@ -1,6 +1,6 @@
 """langchain-core: agents' runs, model calls, tools and retrievers, heard through its public hook for callbacks.
 
-Read: langchain-core 0.3.0, 0.3.23, 1.8.3. `register_configure_hook` has langchain hand one handler of ours to every run
+Read: langchain-core 0.3.23, 1.8.3. `register_configure_hook` has langchain hand one handler of ours to every run
 in the process, in whatever thread. Runs form a tree by their ids, so a step finds what it is a part of without any
 context. What is an agent's run: a graph of langgraph, or the classic `AgentExecutor`; all other chains are transparent.
 A model call is announced, because the client below may be instrumented, too.
@@ -39,7 +39,7 @@ from amfs_otel_instrumentation._langchain_runs import (
 )
 from amfs_otel_instrumentation._langgraph_streams import generator_of
 
-requires = "langchain-core >= 0.3, < 2"
+requires = "langchain-core >= 0.3.23, < 2"
 
 GRAPHS = "langgraph"
 
@@ -173,6 +173,10 @@ def _chunk_came(run_id: UUID) -> None:
     if run.chunks == 1:
         run.call.hide()
         run.first_chunk_ns = run.call.elapsed()
+        if not run.call.claimed:
+            # The caller has the word now, and may change its messages before the stream has ended.
+            asked: dict[str, Any] = run.call.fields()
+            run.call.fields = lambda: asked
 
 
 def _model_ended(run_id: UUID, result: Any, error: BaseException | None = None) -> None:

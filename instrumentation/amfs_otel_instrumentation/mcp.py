@@ -228,17 +228,24 @@ def _asked_of_server(server: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     about = about_server(server.name, server.version)
     about["request_id"] = str(given["message"].request_id)
     members = cast("Json", vars(params))
-    return _begin_served(method, members, getattr(params.meta, "model_extra", None), about)
+    served = _begin_served(method, members, getattr(params.meta, "model_extra", None), about)
+    if isinstance(served, _Served):
+        _answers[given["message"]] = served.step
+    return served
 
 
-async def _responded(wrapped: Call, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    guard.run(SOURCE, _end_served, args[0] if args else kwargs.get("response"))
+_answers: "weakref.WeakKeyDictionary[Any, Step]" = weakref.WeakKeyDictionary()
+"""1.x: the step that serves the request to which a responder will answer; others may answer inside it."""
+
+
+async def _responded(wrapped: Call, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    guard.run(SOURCE, _end_served, instance, args[0] if args else kwargs.get("response"))
     return await wrapped(*args, **kwargs)
 
 
-def _end_served(response: Any) -> None:
-    step = capture.current_step(SOURCE)
-    if step is not None and step.event.fields.get("served"):
+def _end_served(responder: Any, response: Any) -> None:
+    step = _answers.pop(responder, None)
+    if step is not None:
         if hasattr(response, "root"):
             _answered(step, response.root)
         else:

@@ -3,7 +3,8 @@
 Read: openai 1.1.0, 1.26.0, 3.57.0. What a call carries is mapped in `_openai_facts`, streams are folded in
 `_openai_folds`, messages are made on the worker by `_openai_messages`; `_stainless` watches streams and raw responses.
 `create` and `parse` are patched because `parse` does not pass through `create`; the `.stream()` helpers,
-`with_raw_response`, `with_streaming_response` and the Azure classes all come by one of the two.
+`with_raw_response`, `with_streaming_response` and the Azure classes all come by one of the two. What `parse` reads a
+reply with is patched for the replies that it refuses, as it does where one was cut at its length.
 """
 
 import functools
@@ -21,7 +22,13 @@ from amfs_otel.model import Kind
 from amfs_otel_instrumentation import _openai_facts as facts
 from amfs_otel_instrumentation._openai_facts import Fields
 from amfs_otel_instrumentation._openai_folds import ChatFold, ResponseFold
-from amfs_otel_instrumentation._stainless import body_of, watch_stream, watch_unread_body, watch_unread_stream
+from amfs_otel_instrumentation._stainless import (
+    body_of,
+    watch_parsing,
+    watch_stream,
+    watch_unread_body,
+    watch_unread_stream,
+)
 
 requires = "openai >= 1.1, < 4"
 
@@ -238,6 +245,8 @@ def _retried(wrapped: Callable[..., Any], _instance: Any, args: tuple[Any, ...],
 _chat = Surface(Kind.LLM_CALL, facts.chat_request, facts.chat_reply, ChatFold)
 _responses = Surface(Kind.LLM_CALL, facts.response_request, facts.response_reply, ResponseFold, facts.response_error)
 _embeddings = Surface(Kind.EMBEDDINGS, facts.embeddings_request, facts.embeddings_reply)
+_chat_parsing = watch_parsing(SOURCE, facts.chat_reply)
+_response_parsing = watch_parsing(SOURCE, facts.response_reply)
 
 hooks = {"openai._base_client:BaseClient._calculate_retry_timeout": _retried}
 hooks_when_imported = {
@@ -251,7 +260,14 @@ hooks_when_imported = {
     "openai.resources.responses:AsyncResponses.create?": _async(_responses),
     "openai.resources.responses:Responses.parse?": _sync(_responses),
     "openai.resources.responses:AsyncResponses.parse?": _async(_responses),
+    "openai.resources.beta.responses.responses:Responses.create?": _sync(_responses),
+    "openai.resources.beta.responses.responses:AsyncResponses.create?": _async(_responses),
     "openai.resources.embeddings:Embeddings.create": _sync(_embeddings),
     "openai.resources.embeddings:AsyncEmbeddings.create": _async(_embeddings),
+    "openai.lib._chat_completion_resources:_parse_chat_completion?": _chat_parsing,
+    "openai.resources.chat.completions.completions:_parse_chat_completion?": _chat_parsing,
+    "openai.resources.beta.chat.completions:_parse_chat_completion?": _chat_parsing,
+    "openai.lib._response_resources:parse_response?": _response_parsing,
+    "openai.resources.responses.responses:parse_response?": _response_parsing,
 }
 """The SDK imports an endpoint when it is first used; importing that of the responses takes longer than all of ours."""

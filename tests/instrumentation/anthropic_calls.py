@@ -2,21 +2,24 @@
 
 import importlib.util
 import inspect
-from typing import Any
+from typing import Any, NoReturn
 
 import anthropic
 from anthropic import Anthropic, AsyncAnthropic
+from anthropic.lib.bedrock import AnthropicBedrock
 from anthropic.lib.streaming import MessageStream
 from anthropic.resources.messages import Messages
 
 from amfs_otel.demo.script import LOOK_UP_ORDER, Failure, Usage
 from amfs_otel.demo.wire_messages import MessageReply
 from tests.instrumentation.recording import Captured
+from tests.support.not_run import not_run
 from tests.support.oracle import Finding, Rules, check_spans, failures
 from tests.support.otlp_decode import Span, span_from_readable
 
 VERSION = tuple(int(part) for part in anthropic.__version__.split(".")[:2])
 HAS_PARSE = hasattr(Messages, "parse")
+HAS_BEDROCK_KEYS = "api_key" in inspect.signature(AnthropicBedrock.__init__).parameters
 HAS_NATIVE_SPANS = importlib.util.find_spec("anthropic._tracing") is not None
 HELPERS_MAKE_STREAMS = "raw_stream" not in inspect.signature(MessageStream.__init__).parameters
 
@@ -37,6 +40,11 @@ EVERYTHING = MessageReply(
     cache_written=100,
 )
 OVERLOADED = MessageReply(failure=Failure(529, "Overloaded secret-1", "overloaded_error"))
+
+
+def lacking(what: str) -> NoReturn:
+    """Ends the test as not run: the release that is installed has no `what`."""
+    not_run(f"{what}; anthropic {anthropic.__version__} has none")
 
 
 def request(scenario: str | None = None, **more: Any) -> dict[str, Any]:

@@ -45,3 +45,26 @@ def captured_with(tmp_path: Path) -> Iterator[Callable[..., Captured]]:
 def captured(captured_with: Callable[..., Captured]) -> Captured:
     """A capture with default settings."""
     return captured_with()
+
+
+@pytest.fixture(scope="session")
+def django_views() -> dict[str, Callable[..., Any]]:
+    """Views by name, filled in by each test; Django can be configured only once in a process."""
+    import django
+    from django.conf import settings
+    from django.urls import path
+
+    views: dict[str, Callable[..., Any]] = {}
+
+    def sync(request: Any, number: int) -> Any:
+        return views["sync"](number)
+
+    async def asynchronous(request: Any, number: int) -> Any:
+        return await views["async"](number)
+
+    urls = (path("sync/<int:number>", sync), path("async/<int:number>", asynchronous))
+    settings.configure(
+        ROOT_URLCONF=urls, ALLOWED_HOSTS=["*"], SECRET_KEY="of-tests", MIDDLEWARE=[], LOGGING_CONFIG=None
+    )
+    django.setup()
+    return views

@@ -1,54 +1,30 @@
-"""Bodies as no provider sends them: a server that answers with them, and what a call makes of them, comparable."""
+"""Bodies as no provider sends them: recorded answers in which members are null, missing or of another type."""
 
 import copy
 import random
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
-from typing import Any, Self, cast
+from dataclasses import replace
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+from tests.instrumentation.entry_points import CHAT, ENTRY_POINTS, MESSAGES, RESPONSES, EntryPoint, endpoint_of, fitting
+from tests.instrumentation.recorded_exchanges import Exchange
 
 WRONG: list[Any] = [
     None, 0, -1, 1.5, "text", "\ud800", "\x00", [], {}, [None], [[]], {"a": None}, True, 2**63, "x" * 5000,
 ]  # fmt: skip
 
+OF_A_BODY, OF_A_FRAME = 0.1, 0.05
+"""How often a member is spoiled."""
 
-class Bodies:
-    """A server that answers every request with the bytes put into it; a context manager."""
+FORMATS = {CHAT: "response_format", RESPONSES: "text_format", MESSAGES: "output_format"}
+"""The argument by which `parse` and `.stream()` are told the type that the answer shall have."""
 
-    def __init__(self) -> None:
-        self.body, self.media = b"", "application/json"
-        owner = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
+class Answer(BaseModel):
+    """A type that hardly any recorded answer has."""
 
-            def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["content-length"]))
-                self.send_response(200)
-                self.send_header("content-type", owner.media)
-                self.send_header("content-length", str(len(owner.body)))
-                self.end_headers()
-                self.wfile.write(owner.body)
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the name is the library's
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
-        self._thread = Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-
-    @property
-    def origin(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._http.shutdown()
-        self._http.server_close()
+    said: str
 
 
 def spoiled(value: Any, chance: random.Random, probability: float) -> Any:
@@ -63,12 +39,24 @@ def spoiled(value: Any, chance: random.Random, probability: float) -> Any:
     return value
 
 
-def outcome(call: Callable[[], Any]) -> tuple[str, str]:
-    """What a call gave or raised, comparable."""
-    try:
-        result = call()
-        if hasattr(result, "__next__"):
-            result = list(result)
-    except Exception as error:
-        return type(error).__qualname__, str(error)
-    return type(result).__qualname__, repr(result)
+def fuzzed_exchanges(clients: set[str], count: int, seed: int) -> list[Exchange]:
+    """A fixed series of exchanges with broken answers, over every entry point of the clients in turn."""
+    chance = random.Random(seed)
+    entries = [entry for entry in ENTRY_POINTS if entry.client in clients]
+    return [_fuzzed(entries[number % len(entries)], chance) for number in range(count)]
+
+
+def _fuzzed(entry: EntryPoint, chance: random.Random) -> Exchange:
+    answered = [exchange for exchange in fitting(entry) if exchange.answers[0]["status"] == 200]
+    exchange = chance.choice(answered)
+    request = exchange.request
+    if not entry.call.endswith(".create") and chance.random() < 0.5:
+        kept = {name: value for name, value in request.items() if name not in ("text", "output_config")}
+        request = {**kept, FORMATS[endpoint_of(entry.call)]: Answer}
+    (answer,) = exchange.answers
+    if "frames" in answer:
+        frames = [{**f, "data": spoiled(f["data"], chance, OF_A_FRAME)} if "data" in f else f for f in answer["frames"]]
+        answer = {**answer, "frames": frames}
+    else:
+        answer = {**answer, "body": spoiled(answer["body"], chance, OF_A_BODY)}
+    return replace(exchange, request=request, answers=[answer])

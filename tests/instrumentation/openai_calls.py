@@ -1,15 +1,19 @@
 """What the tests of the openai patch share: calls of every surface, and the facts and spans that come of them."""
 
-from typing import Any, cast
+import inspect
+from typing import Any, NoReturn, cast
 
 import openai
 from openai import AsyncOpenAI, OpenAI
+from openai.resources.chat.completions import Completions
 
 from tests.instrumentation.recording import Captured
+from tests.support.not_run import not_run
 from tests.support.oracle import Finding, Rules, check_spans, failures
 from tests.support.otlp_decode import Span, span_from_readable
 
 VERSION = tuple(int(part) for part in openai.__version__.split(".")[:3])
+HAS_METADATA = "metadata" in inspect.signature(Completions.create).parameters
 HAS_RESPONSES = VERSION >= (1, 66)
 HAS_PARSE = VERSION >= (1, 92)
 HAS_STREAM_HELPER = VERSION >= (1, 92)
@@ -35,6 +39,11 @@ TOOLS: Any = [
         },
     }
 ]
+
+
+def lacking(what: str) -> NoReturn:
+    """Ends the test as not run: the release that is installed has no `what`."""
+    not_run(f"{what}; openai {openai.__version__} has none")
 
 
 def model(scenario: str | None = None) -> str:

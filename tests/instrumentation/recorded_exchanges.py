@@ -23,9 +23,20 @@ from typing import Any, Self
 import httpx2
 from anthropic import Anthropic, AsyncAnthropic
 from openai import AsyncAzureOpenAI, AsyncOpenAI, AzureOpenAI, OpenAI
+from pydantic import BaseModel
 
 FOLDER = Path(__file__).parents[1] / "vectors" / "exchanges"
 DEPLOYMENT_API = "2026-02-01"
+PROVIDERS = {"openai": "openai", "azure": "azure.ai.openai", "anthropic": "anthropic"}
+"""A client of an exchange → the provider of an event."""
+COUNTS = {
+    "input": "input_tokens",
+    "cached": "cached_tokens",
+    "cache_write": "cache_write_tokens",
+    "output": "output_tokens",
+    "reasoning": "reasoning_tokens",
+}
+"""A count of an exchange → the fact of an event."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +51,11 @@ class Exchange:
     request: dict[str, Any]
     answers: list[dict[str, Any]]
     expected: dict[str, Any]
+
+    @property
+    def streamed(self) -> bool:
+        """Whether a stream is asked for."""
+        return bool(self.request.get("stream"))
 
 
 def exchange_from(path: Path) -> Exchange:
@@ -181,10 +197,28 @@ def _method(clients: dict[str, Any], exchange: Exchange) -> Any:
     return found
 
 
+def _is_entered(exchange: Exchange) -> bool:
+    """Whether the call is made when what the method gave is entered."""
+    return exchange.call.endswith(".stream") or ".with_streaming_response." in exchange.call
+
+
+def _is_raw(exchange: Exchange) -> bool:
+    """Whether the method gives a response that is still to be parsed."""
+    return ".with_raw_response." in exchange.call or ".with_streaming_response." in exchange.call
+
+
 def _call(clients: dict[str, Any], exchange: Exchange, seen: list[str]) -> None:
-    result = _method(clients, exchange)(**exchange.request)
+    made = _method(clients, exchange)(**exchange.request)
+    if _is_entered(exchange):
+        with made as result:
+            _read(exchange, result, seen)
+    else:
+        _read(exchange, made, seen)
+
+
+def _read(exchange: Exchange, result: Any, seen: list[str]) -> None:
     seen.append(_shown(result))
-    if ".with_raw_response." in exchange.call:
+    if _is_raw(exchange):
         result = result.parse()
         seen.append(_shown(result))
     if not hasattr(result, "__next__"):
@@ -198,9 +232,17 @@ def _call(clients: dict[str, Any], exchange: Exchange, seen: list[str]) -> None:
 
 
 async def _call_async(clients: dict[str, Any], exchange: Exchange, seen: list[str]) -> None:
-    result = await _method(clients, exchange)(**exchange.request)
+    made = _method(clients, exchange)(**exchange.request)
+    if _is_entered(exchange):
+        async with made as result:
+            await _read_async(exchange, result, seen)
+    else:
+        await _read_async(exchange, await made, seen)
+
+
+async def _read_async(exchange: Exchange, result: Any, seen: list[str]) -> None:
     seen.append(_shown(result))
-    if ".with_raw_response." in exchange.call:
+    if _is_raw(exchange):
         result = result.parse()
         if inspect.isawaitable(result):
             result = await result
@@ -231,13 +273,20 @@ async def _generators_closed() -> None:
 def _shown(value: Any) -> str:
     """A value by its type and content, without the addresses of objects."""
     kind = type(value)
+    name = f"{kind.__module__}.{kind.__qualname__}"
     if isinstance(value, Exception):
-        return f"{kind.__module__}.{kind.__qualname__}: {value}"
-    dump = getattr(value, "model_dump", None)
-    return f"{kind.__module__}.{kind.__qualname__}" + (f" {dump(mode='json', warnings=False)}" if dump else "")
+        return f"{name}: {value}"
+    return f"{name} {value!r}" if isinstance(value, BaseModel) or kind.__module__ == "builtins" else name
 
 
 def requested_tools(event: dict[str, Any]) -> list[list[Any]] | None:
     """The tools that an event asked for, as an exchange tells them."""
     found: Iterable[dict[str, Any]] = event.get("requested_tools") or ()
     return [[tool["call_id"], tool["tool_name"]] for tool in found] or None
+
+
+def facts_of(event: dict[str, Any]) -> dict[str, Any]:
+    """The facts of an event under the names of an exchange."""
+    names = ("response_model", "response_id", "finish_reasons", "error_type", "stream_exit", "attempts")
+    counts = {name: event.get(fact) for name, fact in COUNTS.items()}
+    return {"usage": counts, "requested_tools": requested_tools(event), **{name: event.get(name) for name in names}}

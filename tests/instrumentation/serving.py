@@ -3,25 +3,31 @@
 import http.client
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Protocol
 
 import uvicorn
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 CLIENTS = 50
 
-Get = Callable[[str], str]
-"""Asks the server for a path; its whole body."""
+
+class Get(Protocol):
+    """Asks the server for a path."""
+
+    def __call__(self, path: str, headers: Mapping[str, str] = ...) -> str:
+        """The whole body."""
+        ...
 
 
 def _getter(port: int) -> Get:
-    def get(path: str) -> str:
+    def get(path: str, headers: Mapping[str, str] = MappingProxyType({})) -> str:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         try:
-            connection.request("GET", path)
+            connection.request("GET", path, headers=dict(headers))
             response = connection.getresponse()
             body = response.read().decode()
             assert response.status == 200, body

@@ -133,11 +133,12 @@ class TestReads:
         assert expected.items() <= met.items()
         assert kinds(traces_of(captured, "other-agent")[0]) == ["memory_read"]
 
-    def test_infrastructure_paths_are_flagged(self, captured: Captured, handle: Handle) -> None:
+    @pytest.mark.parametrize("path", ["_langgraph_checkpoints", "_langchain_chat", "_autogen_memory", "crewai"])
+    def test_infrastructure_paths_are_flagged(self, captured: Captured, handle: Handle, path: str) -> None:
         mem = handle("a")
-        mem.read("_langgraph_checkpoints/thread-1", "k")
-        mem.read("crewai", "k")
-        mem.read("crewai-is-great", "k")
+        mem.read(path, "k")
+        mem.read(f"{path}/thread-1", "k")
+        mem.read(f"{path}-is-great", "k")
         flags = [event.get("infrastructure") for event in traces_of(captured, "a")[0]["events"]]
         assert flags == [True, True, None]
 

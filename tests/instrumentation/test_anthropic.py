@@ -24,7 +24,7 @@ from amfs_otel.demo.wire_messages import MessageReply
 from amfs_otel.settings import LedgerContent, SpanContent
 from tests.instrumentation.anthropic_calls import (
     EVERYTHING,
-    HAS_NATIVE_SPANS,
+    HAS_BEDROCK_KEYS,
     HAS_PARSE,
     HELLO,
     MODEL,
@@ -34,6 +34,7 @@ from tests.instrumentation.anthropic_calls import (
     aask,
     ask,
     breaches,
+    lacking,
     model_events,
     model_spans,
     only_event,
@@ -320,7 +321,7 @@ def test_asynchronous_calls_leave_the_same(
 def test_parse_is_one_event(captured: Captured, client: Anthropic, model_server: ModelServer) -> None:
     if not HAS_PARSE:
         assert VERSION < (1, 0)
-        return
+        lacking("messages.parse")
     model_server.queue(*(Reply(text='{"said": "yes"}') for _ in range(2)))
     for surface in (client.messages, client.beta.messages):
         parsed = cast("Any", surface).parse(**request(output_format=Answer))
@@ -357,13 +358,6 @@ def test_platforms_are_told_apart(captured: Captured, client: Anthropic, model_s
     with AnthropicVertex(base_url=model_server.origin, max_retries=0, **made) as vertex:
         ask(vertex)  # pyright: ignore[reportArgumentType]
         vertex.beta.messages.create(**request())
-    if HAS_NATIVE_SPANS:
-        bedrock: Any = AnthropicBedrock(
-            base_url=model_server.origin, aws_region="us-east-1", api_key="k", max_retries=0
-        )
-        with bedrock:
-            ask(bedrock)
-            bedrock.beta.messages.create(**request())
 
     async def asynchronous() -> None:
         async with AsyncAnthropicVertex(base_url=model_server.origin, max_retries=0, **made) as vertex:
@@ -372,8 +366,20 @@ def test_platforms_are_told_apart(captured: Captured, client: Anthropic, model_s
     asyncio.run(asynchronous())
     ask(client.with_options(timeout=5))
     providers = [event["provider"] for event in model_events(captured)]
-    bedrocks = ["aws.bedrock"] * 2 if HAS_NATIVE_SPANS else []
-    assert providers == ["gcp.vertex_ai", "gcp.vertex_ai", *bedrocks, "gcp.vertex_ai", "anthropic"]
+    assert providers == ["gcp.vertex_ai", "gcp.vertex_ai", "gcp.vertex_ai", "anthropic"]
+    assert all(exchange.status == 200 for exchange in model_server.exchanges)
+
+
+def test_bedrock_is_a_platform_of_its_own(captured: Captured, model_server: ModelServer) -> None:
+    if not HAS_BEDROCK_KEYS:
+        assert VERSION < (1, 0)
+        lacking("key of Bedrock's client")
+    instrumentor.instrument(["anthropic"])
+    bedrock: Any = AnthropicBedrock(base_url=model_server.origin, aws_region="us-east-1", api_key="k", max_retries=0)
+    with bedrock:
+        ask(bedrock)
+        bedrock.beta.messages.create(**request())
+    assert [event["provider"] for event in model_events(captured)] == ["aws.bedrock"] * 2
     assert all(exchange.status == 200 for exchange in model_server.exchanges)
 
 

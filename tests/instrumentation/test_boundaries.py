@@ -1,6 +1,6 @@
 """A server that calls a model and has no spans of its own: one trace a request, never mixed, streamed bodies included.
 
-Here Starlette, and the mark by which requests are kept apart; WSGI frameworks and Celery have files of their own.
+Here Starlette and FastAPI, and the mark by which requests are kept apart; WSGI frameworks and Celery have files of their own.
 """
 
 import asyncio
@@ -54,18 +54,41 @@ def test_starlette_gives_one_trace_a_request(path: str, agent: Agent, captured: 
     check_one_trace_each(captured)
 
 
-def test_fastapi_is_a_starlette(agent: Agent, captured: Captured) -> None:
+def fastapi_app(agent: Agent) -> Any:
     from fastapi import FastAPI
+    from fastapi.responses import StreamingResponse
 
     app = FastAPI()
 
-    @app.get("/{number}")
-    def chat(number: int) -> str:
-        return agent.plan(number) + "".join(agent.answer(number))
+    @app.get("/async/{number}")
+    async def asynchronous(number: int) -> StreamingResponse:
+        await agent.aplan(number)
+        return StreamingResponse(agent.aanswer(number))
 
-    with serving_asgi(app) as get:
-        at_once(lambda number: get(f"/{number}"), 8)
-    check_one_trace_each(captured, 8)
+    @app.get("/threads/{number}")
+    def threaded(number: int) -> StreamingResponse:
+        agent.plan(number)
+        return StreamingResponse(agent.answer(number))
+
+    @app.get("/groups/{number}")
+    async def grouped(number: int) -> str:
+        async def whole_answer() -> str:
+            return "".join([text async for text in agent.aanswer(number)])
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(agent.aplan(number))
+            answer = group.create_task(whole_answer())
+        return answer.result()
+
+    return app
+
+
+@pytest.mark.parametrize("path", ["async", "threads", "groups"])
+def test_fastapi_gives_one_trace_a_request(path: str, agent: Agent, captured: Captured) -> None:
+    with serving_asgi(fastapi_app(agent)) as get:
+        bodies = at_once(lambda number: get(f"/{path}/{number}"))
+    assert all(f"question-{number}-answer" in body for number, body in enumerate(bodies))
+    check_one_trace_each(captured)
 
 
 async def test_a_websocket_connection_is_one_request(agent: Agent, captured: Captured) -> None:

@@ -8,7 +8,7 @@ import pytest
 from amfs_otel.capture.requests import open_request
 from tests.instrumentation.recording import Captured
 from tests.instrumentation.requests_served import Agent, check_one_trace_each, patched_agent, questions
-from tests.instrumentation.serving import at_once, serving_wsgi
+from tests.instrumentation.serving import CLIENTS, at_once, serving_wsgi
 
 
 @pytest.fixture
@@ -85,10 +85,11 @@ def test_a_worker_with_a_pool_of_threads(agent: Agent, captured: Captured, own_l
     from celery.contrib.testing.worker import start_worker
 
     app = celery_app(agent)
-    with start_worker(app, pool="threads", concurrency=4, perform_ping_check=False, shutdown_timeout=30):
-        waiting = [app.tasks["chat"].delay(number) for number in range(12)]
-        assert all(result.get(timeout=30, disable_sync_subtasks=False) for result in waiting)
-    check_one_trace_each(captured, 12)
+    with start_worker(app, pool="threads", concurrency=CLIENTS, perform_ping_check=False, shutdown_timeout=30):
+        waiting = [app.tasks["chat"].delay(number) for number in range(CLIENTS)]
+        answers = [result.get(timeout=60, disable_sync_subtasks=False) for result in waiting]
+    assert all(f"question-{number}-answer" in answer for number, answer in enumerate(answers))
+    check_one_trace_each(captured)
 
 
 def test_the_tracer_that_workers_run_is_covered(agent: Agent, captured: Captured) -> None:

@@ -96,29 +96,6 @@ def test_a_server_span_outside_marks_the_request_alone(
 # -- Django --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def django_views() -> dict[str, Callable[..., Any]]:
-    """Views by name, filled in by each test; Django can be configured only once in a process."""
-    import django
-    from django.conf import settings
-    from django.urls import path
-
-    views: dict[str, Callable[..., Any]] = {}
-
-    def sync(request: Any, number: int) -> Any:
-        return views["sync"](number)
-
-    async def asynchronous(request: Any, number: int) -> Any:
-        return await views["async"](number)
-
-    urls = (path("sync/<int:number>", sync), path("async/<int:number>", asynchronous))
-    settings.configure(
-        ROOT_URLCONF=urls, ALLOWED_HOSTS=["*"], SECRET_KEY="of-tests", MIDDLEWARE=[], LOGGING_CONFIG=None
-    )
-    django.setup()
-    return views
-
-
 @pytest.fixture
 def django_agent(agent: Agent, django_views: dict[str, Callable[..., Any]]) -> Agent:
     from django.http import StreamingHttpResponse

@@ -5,16 +5,18 @@ import importlib.util
 import inspect
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from types import ModuleType
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple, cast
 
 import pytest
 import wrapt
 from packaging.requirements import Requirement
 
-from amfs_otel import guard, instrumentor
+from amfs_otel import capture, guard, instrumentor
 from amfs_otel.instrumentor import LIBRARIES, Library, PatchState, Wrapper
+from tests.instrumentation.contract_calls import CALLS, Call
 from tests.instrumentation.recording import Captured
 from tests.support.not_run import not_run
 
@@ -149,15 +151,10 @@ def outcome_of(target: Target, answer: Callable[[], Any]) -> Any:
 def test_results_and_errors_pass_through_untouched(
     library: Library, broken: bool, captured: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    targets, patch = list(targets_of(library)), patch_of(library)
-
-    def failing(*_args: Any, **_kwargs: Any) -> Any:
-        raise ValueError("a mapping of ours")
-
-    helpers = f"amfs_otel_instrumentation._{library.name}"
-    mappings = [n for n, v in vars(patch).items() if inspect.isfunction(v) and v.__module__.startswith(helpers)]
-    for name in mappings if broken else ():
-        monkeypatch.setattr(patch, name, failing)
+    targets, mappings = list(targets_of(library)), mappings_of(library)
+    assert mappings
+    for mapping in mappings if broken else ():
+        break_mapping(mapping, monkeypatch)
     for target in targets:
         guard.reset()
         result, error = object(), KeyError("the library's own", target.hook)
@@ -172,3 +169,136 @@ def test_results_and_errors_pass_through_untouched(
         assert caught.value.args == ("the library's own", target.hook)
         assert caught.value.__cause__ is None
         assert caught.value.__context__ is None
+
+
+# -- mappings that raise -------------------------------------------------------------------------------------------
+
+_MARKS = ("amfs_otel.capture.requests:enter_request", "_boundaries:_type_of", "_boundaries:_ends_with")
+MAPPINGS: dict[str, tuple[str, ...]] = {
+    "amfs": ("_amfs_fields",),
+    "openai": ("_openai_facts", "_openai_folds"),
+    "anthropic": ("_anthropic_facts", "_anthropic_folds"),
+    "langchain": ("_langchain_messages",),
+    "langgraph": ("_langgraph_memory",),
+    "mcp": ("_mcp_fields",),
+    **dict.fromkeys(("starlette", "flask", "django", "celery"), _MARKS),
+}
+"""Modules of a patch's mappings, all of whose public functions and methods count, or single functions of a module."""
+
+ROUNDS = guard.LIMIT + 5
+"""At two calls a round and more, these are 50 calls and more."""
+
+CHUNKS = 16
+"""More than the chunks of any stream here: one that is under way when its patch goes off is seen to its end."""
+
+SLACK_S = 0.1
+"""What the fastest of `ROUNDS` calls may take longer than without us on a busy machine; a wait, a retry takes longer."""
+
+
+def mappings_of(library: Library) -> list[FunctionType]:
+    """What of ours looks at the library's objects, or marks its requests, when a call is made."""
+    patch_of(library)
+    found: list[FunctionType] = []
+    for place in MAPPINGS[library.name]:
+        name, _, function = place.partition(":")
+        module = importlib.import_module(name if "." in name else f"amfs_otel_instrumentation.{name}")
+        if function:
+            found.append(vars(module)[function])
+            continue
+        own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
+        classes = [vars(kind) for kind in own if inspect.isclass(kind)]
+        for namespace in ({value.__name__: value for value in own if inspect.isfunction(value)}, *classes):
+            found += [value for n, value in namespace.items() if inspect.isfunction(value) and not n.startswith("_")]
+    return found
+
+
+def _raises(*_args: Any, **_kwargs: Any) -> Any:
+    raise ValueError("a mapping of ours")
+
+
+def break_mapping(mapping: FunctionType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has a function raise for whoever holds it and under whatever name, at a place of its own."""
+    place = mapping.__code__
+    code = _raises.__code__.replace(co_filename=place.co_filename, co_firstlineno=place.co_firstlineno)
+    monkeypatch.setattr(mapping, "__code__", code)
+
+
+async def one_round(calls: Sequence[Call]) -> tuple[list[Any], list[float]]:
+    """What every call comes to, result or exception, and how long it took, s."""
+    outcomes: list[Any] = []
+    times_s: list[float] = []
+    for call in calls:
+        started_s = time.perf_counter()
+        try:
+            outcome = await call()
+        except Exception as error:
+            outcome = (type(error), str(error))
+        times_s.append(time.perf_counter() - started_s)
+        outcomes.append(outcome)
+    return outcomes, times_s
+
+
+async def many_rounds(calls: Sequence[Call]) -> tuple[list[list[Any]], list[float]]:
+    """What `ROUNDS` rounds come to, and how long the fastest of each call took, s."""
+    rounds = [await one_round(calls) for _ in range(ROUNDS)]
+    times_s = [min(times) for times in zip(*(times_s for _, times_s in rounds), strict=True)]
+    return [outcomes for outcomes, _ in rounds], times_s
+
+
+def shapes_of(captured: Captured) -> list[tuple[str, str | None, list[str]]]:
+    """Kind, status and names of the fields of every event, in the order of their beginnings."""
+    events = sorted((event for trace in captured.close() for event in trace["events"]), key=lambda event: event["seq"])
+    return [(event["kind"], event.get("status"), sorted(event)) for event in events]
+
+
+@LIBRARY
+async def test_a_mapping_that_raises_on_every_call_is_switched_off_and_the_application_sees_nothing(
+    library: Library,
+    captured_with: Callable[..., Captured],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each mapping that the library's calls reach, broken alone, after one round in which all was well."""
+    mappings, name, connected = mappings_of(library), library.name, CALLS[library.name]
+    capture.current_request.set(None)
+    async with connected(request) as calls:
+        (bare, *_), bare_times_s = await many_rounds(calls)
+    assert isinstance(bare[-1], tuple)
+    assert issubclass(bare[-1][0], Exception)
+    captured = captured_with()
+    instrumentor.instrument([name])
+    async with connected(request) as calls:
+        assert (await one_round(calls))[0] == bare
+        assert ROUNDS * len(calls) >= 50
+    healthy = shapes_of(captured)
+    assert bool(healthy) is library.reports
+    assert guard.counters() == {}
+
+    reached: list[str] = []
+    for mapping in mappings:
+        guard.reset()
+        caplog.clear()
+        captured = captured_with()
+        async with connected(request) as calls:
+            assert (await one_round(calls))[0] == bare
+            with monkeypatch.context() as broken:
+                break_mapping(mapping, broken)
+                outcomes = [(await one_round(calls))[0]]
+                if not guard.counters():
+                    continue
+                more, times_s = await many_rounds(calls)
+        where = mapping.__qualname__
+        reached.append(where)
+        assert all(outcome == bare for outcome in (*outcomes, *more)), where
+        assert all(ours <= theirs + SLACK_S for ours, theirs in zip(times_s, bare_times_s, strict=True)), where
+        counted = guard.counters()
+        assert guard.is_off(name), where
+        assert list(counted) == [name], where
+        assert guard.LIMIT <= int(str(counted[name]["errors"])) < guard.LIMIT + CHUNKS, where
+        assert str(counted[name]["cause"]).startswith(f"ValueError at {mapping.__module__}:"), where
+        first, off = [record.getMessage() for record in caplog.records if record.name.startswith("amfs_otel")]
+        assert f"internal error in {name} ({counted[name]['cause']})" in first
+        assert f"patch {name} switched itself off after {guard.LIMIT} internal errors" in off
+        assert shapes_of(captured)[: len(healthy)] == healthy, where
+    assert len(reached) >= (2 if library.reports else 1), reached

@@ -4,45 +4,30 @@ Each is played without us and with us, by a synchronous and by an asynchronous c
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 from amfs_otel import guard, instrumentor
+from tests.instrumentation.entry_points import ENTRY_POINTS, endpoint_of, fitting
 from tests.instrumentation.openai_calls import breaches, model_events, model_spans
-from tests.instrumentation.recorded_exchanges import Clients, Exchange, Provider, all_exchanges, requested_tools
+from tests.instrumentation.recorded_exchanges import PROVIDERS, Clients, Exchange, Provider, all_exchanges, facts_of
 from tests.instrumentation.recording import Captured
 
 EXCHANGES = all_exchanges()
-COUNTS = {
-    "input": "input_tokens",
-    "cached": "cached_tokens",
-    "cache_write": "cache_write_tokens",
-    "output": "output_tokens",
-    "reasoning": "reasoning_tokens",
-}
-"""A count of an exchange → the fact of an event."""
 ATTRIBUTES = {
     "input": "gen_ai.usage.input_tokens",
     "cached": "gen_ai.usage.cache_read.input_tokens",
+    "cache_write": "gen_ai.usage.cache_write.input_tokens",
     "output": "gen_ai.usage.output_tokens",
     "reasoning": "gen_ai.usage.reasoning.output_tokens",
 }
 """A count of an exchange → the attribute of a span."""
-PROVIDERS = {"openai": "openai", "azure": "azure.ai.openai", "anthropic": "anthropic"}
 
 
 @pytest.fixture(scope="module")
 def clients() -> Iterator[Clients]:
     with Provider() as provider, Clients(provider) as made:
         yield made
-
-
-def facts_of(event: dict[str, Any]) -> dict[str, Any]:
-    """The facts of an event under the names of an exchange."""
-    names = ("response_model", "response_id", "finish_reasons", "error_type", "stream_exit", "attempts")
-    counts = {name: event.get(fact) for name, fact in COUNTS.items()}
-    return {"usage": counts, "requested_tools": requested_tools(event), **{name: event.get(name) for name in names}}
 
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
@@ -71,9 +56,53 @@ def test_an_exchange(
     assert guard.counters() == {}
 
 
+METHODS = {
+    "openai": {
+        "chat.completions": "create parse stream",
+        "chat.completions.with_raw_response": "create parse",
+        "chat.completions.with_streaming_response": "create parse",
+        "beta.chat.completions": "create parse stream",
+        "responses": "create parse stream",
+        "responses.with_raw_response": "create parse",
+        "responses.with_streaming_response": "create",
+        "beta.responses": "create",
+        "beta.responses.with_raw_response": "create",
+        "beta.responses.with_streaming_response": "create",
+        "embeddings": "create",
+        "embeddings.with_raw_response": "create",
+        "embeddings.with_streaming_response": "create",
+    },
+    "azure": {
+        "chat.completions": "create parse stream",
+        "responses": "create parse stream",
+        "embeddings": "create",
+    },
+    "anthropic": {
+        "messages": "create parse stream",
+        "messages.with_raw_response": "create",
+        "messages.with_streaming_response": "create",
+        "beta.messages": "create parse stream",
+        "beta.messages.with_raw_response": "create parse",
+        "beta.messages.with_streaming_response": "create",
+    },
+}
+"""What the SDKs offer to ask a model: client → resource → its methods. A stream is read from `create` and `stream`."""
+
+
 def test_every_endpoint_is_covered() -> None:
     assert len(EXCHANGES) >= 60
     assert {exchange.client for exchange in EXCHANGES} == set(PROVIDERS)
-    calls = {(exchange.call, bool(exchange.request.get("stream"))) for exchange in EXCHANGES}
-    created = ("chat.completions.create", "responses.create", "messages.create")
-    assert calls >= {(call, stream) for call in created for stream in (False, True)} | {("embeddings.create", False)}
+    wanted = {
+        (client, f"{resource}.{method}", streamed)
+        for client, resources in METHODS.items()
+        for resource, methods in resources.items()
+        for method in methods.split()
+        for streamed in ([False, True] if method == "create" and "embeddings" not in resource else [method == "stream"])
+    }
+    assert {(entry.client, entry.call, entry.streamed) for entry in ENTRY_POINTS} == wanted
+    few = {str(entry): len(fitting(entry)) for entry in ENTRY_POINTS if len(fitting(entry)) < 5}
+    assert few == {}
+    recorded = {(exchange.client, endpoint_of(exchange.call), exchange.streamed) for exchange in EXCHANGES}
+    assert recorded >= {(entry.client, endpoint_of(entry.call), entry.streamed) for entry in ENTRY_POINTS} - {
+        ("azure", "responses", True)  # replayed from openai's
+    }

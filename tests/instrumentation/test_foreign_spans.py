@@ -1,5 +1,6 @@
 """Whose span stands for a call, with tracers in place of other instrumentors; the real ones: `test_beside_others`."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -8,10 +9,12 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
 
 from amfs_otel import capture, guard
-from amfs_otel.attach import RequestBoundaries
+from amfs_otel.attach import RequestBoundaries, attach
 from amfs_otel.capture import Kind, foreign
+from amfs_otel.model import ClosedBy
 from tests.instrumentation.recording import Captured
 
 OPENLLMETRY = "opentelemetry.instrumentation.openai"
@@ -119,3 +122,36 @@ def test_a_span_that_cannot_be_read_costs_no_event(beside: Captured, monkeypatch
     assert owner_of(found["events"][0], beside) == "amfs_otel"
     assert guard.counters()["spans"]["errors"] == 2
     assert sorted(span.name for span in beside.spans()) == ["chat m", "invoke_agent test-program"]
+
+
+def test_a_child_does_not_wait_for_a_lock_of_its_parents(beside: Captured) -> None:
+    child = os.fork if hasattr(os, "fork") else None
+    assert child is not None
+    with foreign._lock:
+        pid = child()
+        if pid == 0:
+            os._exit(0 if foreign._lock.acquire(blocking=False) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_a_call_that_waits_for_a_later_span_ends_before_its_session_does(beside: Captured) -> None:
+    session = capture.Session("session", "agent")
+    token = capture.explicit_session.set(session)
+    begun(api_type="responses").end({"input_tokens": 1})
+    capture.explicit_session.reset(token)
+    capture.close_session(session, ClosedBy.SESSION_END)
+    assert [type(message).__name__ for message in beside.sink.messages][-2:] == ["EventClosed", "WindowClosed"]
+
+
+class Proxy(TracerProvider):
+    """A provider of another vendor: not hashable."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_a_provider_that_cannot_be_hashed_is_attached_to_once() -> None:
+    provider = Proxy(shutdown_on_exit=False)
+    for _ in range(2):
+        attach(provider)
+    processors = provider._active_span_processor._span_processors
+    assert [type(one) for one in processors].count(RequestBoundaries) == 1

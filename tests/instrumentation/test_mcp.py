@@ -660,11 +660,12 @@ async def over_http(url: str) -> None:
         assert said(await client.call_tool("look", {"service": "a"})) == "3 SEV-1 in a, depth 1"
 
 
+@pytest.mark.timeout(400)
 def test_the_oldest_release() -> None:
     """This file on the oldest release, in an environment of its own."""
     done = subprocess.run(
         [python_of("oldest-mcp"), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-W", "default",
          __file__, "-k", "not oldest"],
-        capture_output=True, text=True, timeout=170, cwd=Path(__file__).parents[2], env={**os.environ},
+        capture_output=True, text=True, timeout=380, cwd=Path(__file__).parents[2], env={**os.environ},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:]

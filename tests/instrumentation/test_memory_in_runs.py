@@ -8,7 +8,9 @@ from amfs import AgentMemory, OutcomeType
 from amfs_filesystem import FilesystemAdapter
 from langgraph.graph import START, StateGraph
 
-from amfs_otel import instrumentor
+from amfs_otel import capture, instrumentor
+from amfs_otel.capture import Kind
+from amfs_otel.model import ClosedBy
 from tests.instrumentation.recording import Captured
 
 
@@ -49,3 +51,18 @@ def test_a_commit_inside_the_run_leaves_nothing_to_judge_after_it(captured: Capt
     memory.commit_outcome("INC-2", OutcomeType.SUCCESS)
     _, outcome = captured.records()
     assert outcome.window.refs == ()
+
+
+def test_a_tracker_with_a_newer_window_of_its_own_keeps_it(captured: Captured) -> None:
+    memory = capture.handle_session("amfs", "agent", "m")
+    session = capture.Session("session", "agent")
+    token = capture.explicit_session.set(session)
+    capture.instant(Kind.MEMORY_READ, "amfs", {"operation": "read"}, memory=memory)
+    capture.explicit_session.reset(token)
+    capture.instant(Kind.MEMORY_READ, "amfs", {"operation": "read"}, memory=memory)
+    own = memory.window
+    assert own is not None
+    captured.capture.windows.close(own, ClosedBy.IDLE)
+    capture.close_session(session, ClosedBy.SESSION_END)
+    capture.commit("amfs", {"outcome_ref": "REF"}, [], memory=memory)
+    assert captured.records()[-1].window.refs == (("outcome_of", own.record_id),)

@@ -1,10 +1,11 @@
 """What is taken from a chunk by the short way is what the long way would have taken."""
 
 import copy
+from collections import OrderedDict
 from typing import Any
 
 import pytest
-from openai.types.chat import ChatCompletionChunk
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from amfs_otel.capture.copies import MARSHALLED_CHARACTERS
 from amfs_otel_instrumentation import _openai_facts as facts
@@ -89,3 +90,38 @@ def test_a_message_of_no_built_in_type_is_kept_all_the_same() -> None:
     messages = [{"role": "user", "content": Content("mine")}]
     made = facts.chat_request({"provider": "openai"}, {"model": "m", "messages": messages})["input_messages"]
     assert made.make(made.raw) == [{"role": "user", "parts": [{"type": "text", "content": "mine"}]}]
+
+
+def test_a_second_choice_that_brings_its_role_and_its_text_at_once() -> None:
+    result = folded(
+        chunk({"role": "assistant", "content": "Yes"}),
+        chunk({"role": "assistant", "content": "No"}, index=1),
+        chunk({"content": ", do it."}),
+        chunk({"content": ", stop."}, index=1),
+    )
+    assert said(result) == ["Yes, do it.", "No, stop."]
+
+
+class History(list[Any]):
+    """What some applications keep their messages in."""
+
+
+def test_what_the_caller_changes_later_is_recorded_as_it_was() -> None:
+    messages = History([OrderedDict(role="user", content="first")])
+    asked = facts.chat_request(WHERE, {"model": "m", "messages": messages})["input_messages"]
+    message = {"role": "assistant", "content": [{"type": "text", "text": "I pay"}]}
+    call = {"id": "c", "type": "function", "function": {"name": "pay", "arguments": {"amount": 10}}}
+    choice = {"index": 0, "finish_reason": "tool_calls", "message": {**message, "tool_calls": [call]}}
+    reply = ChatCompletion.construct(id="c1", model="m", choices=[choice])
+    answered = facts.chat_reply(WHERE, reply)["output_messages"]
+    before = [asked.make(asked.raw), answered.make(answered.raw)]
+    again = facts.chat_request(WHERE, {"model": "m", "messages": History([OrderedDict(role="user", content="first")])})
+    messages[0]["content"] = "redacted"
+    messages.append({"role": "assistant", "content": "later"})
+    given: Any = reply.choices[0].message
+    given.content[0]["text"] = "nothing"
+    given.tool_calls[0].function.arguments.pop("amount")
+    assert before[0] == again["input_messages"].make(again["input_messages"].raw)
+    assert [asked.make(asked.raw), answered.make(answered.raw)] == before
+    assert "10" in str(before[1])
+    assert "I pay" in str(before[1])

@@ -8,7 +8,6 @@ import gc
 import json
 import logging
 import os
-import random
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -33,12 +32,11 @@ from amfs_otel import api, capture, guard, instrumentor
 from amfs_otel.capture import streams
 from amfs_otel.demo.model_server import ModelServer
 from amfs_otel.demo.script import Failure, Reply
-from amfs_otel.demo.wire import completion_body
 from amfs_otel.model import ClosedBy
 from amfs_otel.settings import LedgerContent
 from amfs_otel_instrumentation import _openai_facts as facts
 from tests.instrumentation.beside_others_program import Case
-from tests.instrumentation.fuzzed_bodies import Bodies, outcome, spoiled
+from tests.instrumentation.fuzzed_bodies import fuzzed_exchanges
 from tests.instrumentation.openai_calls import HELLO, aask, ask, model_events, model_spans, only_event
 from tests.instrumentation.recorded_exchanges import FOLDER, Clients, Provider, exchange_from
 from tests.instrumentation.recording import Captured
@@ -290,20 +288,10 @@ def test_13_every_way_of_asking_gives_its_own_type_and_one_span(captured: Captur
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
 def test_14_nulls_and_fuzzed_bodies_change_no_result(captured: Captured, clients: Clients) -> None:
     nulls = [exchange_from(FOLDER / f"{name}.json") for name in ("chat_choices_null", "messages_content_null")]
-
-    def results() -> list[Any]:
-        chance = random.Random(3)
-        whole = json.loads(completion_body(Reply(text="Hi."), {"model": "gpt-4o-mini"}, 1))
-        found: list[Any] = [clients.play(exchange) for exchange in nulls]
-        with Bodies() as bodies, OpenAI(base_url=f"{bodies.origin}/v1", api_key="k", max_retries=0) as client:
-            for _ in range(300):
-                bodies.body = json.dumps(spoiled(whole, chance, 0.12)).encode()
-                found.append(outcome(lambda: ask(client)))
-        return found
-
-    alone = results()
+    exchanges = [*nulls, *fuzzed_exchanges({"openai"}, 300, seed=3)]
+    alone = [clients.play(exchange) for exchange in exchanges]
     instrumentor.instrument(["openai", "anthropic"])
-    assert results() == alone
+    assert [clients.play(exchange) for exchange in exchanges] == alone
     assert len(model_events(captured)) == 302
 
 

@@ -11,6 +11,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from amfs_otel import guard
 from amfs_otel.chain.record import record_to_bytes
 from amfs_otel.doctor import looking
 from amfs_otel.doctor.facts import HookFacts
@@ -154,6 +155,22 @@ def test_a_process_is_shown_with_its_records_and_the_libraries_it_uses(cli: Cli,
     called = cli("doctor", "--json")
     check_schema(called.json, "doctor")
     assert [patch["state"] for patch in called.json["processes"][0]["patches"]] == ["patched", "waiting"]
+
+
+def test_a_patch_that_switched_itself_off_is_named(cli: Cli, state: Path) -> None:
+    guard.reset()
+    try:
+        for _ in range(guard.LIMIT):
+            guard.failed("openai", KeyError("secret-word"))
+        told(state, internal_errors=guard.counters())
+    finally:
+        guard.reset()
+    code, found = causes(cli)
+    assert (code, set(found)) == (4, {"PATCH_OFF"})
+    assert f"the patch of openai has switched itself off: {guard.LIMIT} internal errors" in found["PATCH_OFF"]
+    shown = cli("doctor").out
+    assert shown.startswith("✗ 1 problem\n✗ PATCH_OFF")
+    assert "secret-word" not in shown
 
 
 def test_unsigned_traces_count_only_while_the_spool_holds_them(cli: Cli, state: Path) -> None:

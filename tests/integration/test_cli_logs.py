@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from amfs_otel.spool import LOCAL, StateDirectory, list_segments
+from amfs_otel.spool import LOCAL, StateDirectory, WriterName, list_segments
 from amfs_otel.store.embedded import EmbeddedServer
 from amfs_otel.store.postgres import Store
 from tests.integration.cli_calls import AGENT, Cli, check_schema, run_program
@@ -61,6 +61,15 @@ def test_a_mistyped_log_is_refused_and_never_begun(cli: Cli, state: Path) -> Non
     check_schema(found, "doctor")
     assert "LOG_UNKNOWN" in {one["code"] for one in found["findings"]}
     assert logs(state) == ["default"]
+
+
+def test_a_process_that_was_killed_before_its_first_frame_begins_no_log(cli: Cli, state: Path) -> None:
+    written = list_segments(StateDirectory(state), LOCAL)[0].path
+    written.with_name(WriterName(LOCAL, 1, 1).segment_name("journal", 0)).touch(mode=0o600)
+    called = cli("list", "--log", "defualt")
+    assert (called.code, called.out) == (2, "")
+    assert "logs here: default" in called.err
+    assert not EmbeddedServer(state).exists()
 
 
 def test_a_log_that_an_agent_recorded_for_is_begun(cli: Cli, state: Path, tmp_path: Path) -> None:

@@ -16,7 +16,10 @@ from amfs_otel.store.embedded import EmbeddedServer
 from amfs_otel.store.schema import prepare
 from tests.integration.cli_calls import AGENT, Cli, run_program
 from tests.integration.ledgers import Ledger, new_key
+from tests.integration.test_projection import Projected
 from tests.support.otlp_receiver import OtlpReceiver
+from tests.support.seed_story import committed
+from tests.support.stories import window
 
 TABLES = ("record", "part", "entry", "projected", "decision", "step", "outcome", "node", "edge")
 
@@ -98,6 +101,23 @@ def test_what_an_agent_delivered_is_listed_explained_and_verified(used: Cli) -> 
     assert used.answer("explain", "DEP-7")["decision_summary"] == "Healthy again"
     assert used.answer("outcome", "DEP-7", "failure")["sequence_number"] is not None
     assert used.answer("verify")["verdict"] == "INTACT"
+
+
+def test_only_a_word_that_was_never_recorded_is_said_to_be_unknown(
+    one_ledger: Ledger, state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, cli = Projected(one_ledger), Cli(capsys)
+    monkeypatch.setenv("AMFS_OTEL_DSN", one_ledger.dsn)
+    log.seal(
+        log.writer.record(window("deploy", [committed("R-1", "success")]), at=60),
+        log.writer.record(window("deploy-2", [committed("R-10", "success")]), at=4000),
+    )
+    log.project()
+    later = ("list", "--since", "2026-03-07T17:00:00Z")
+    for words in (("--agent", "deploy"), ("--ref", "R-1")):
+        assert "deploy" not in cli(*later, *words).out
+        assert cli(*later, *words).err == "", "it was recorded before"
+    assert "no agent is 'deplo'; did you mean deploy-2?" in cli(*later, "--agent", "deplo").err
 
 
 def test_a_role_that_may_only_select_reads_everything_and_writes_nothing(

@@ -119,8 +119,11 @@ def test_no_metric_breaks_a_rule_of_the_conventions(seen: Seen) -> None:
         f"{client}.usage.cache_read.input_tokens",
         f"{client}.usage.cache_write.input_tokens",
         f"{client}.usage.reasoning.output_tokens",
+        "gen_ai.client.operation.duration",
         "gen_ai.execute_tool.duration",
         "gen_ai.invoke_agent.duration",
+        "gen_ai.invoke_agent.inference_calls",
+        "gen_ai.invoke_agent.tool_calls",
     }
     assert "amfs.records.signed" in names
     assert failures(check_logs(seen.logs)) == []

@@ -1,6 +1,7 @@
 """Programs with a database: prepared, dead, hanging, strange, back again. Everything arrives exactly once."""
 
 import json
+import os
 import re
 import secrets
 import socket
@@ -18,7 +19,7 @@ from amfs_otel.settings import Settings
 from amfs_otel.spool import StateDirectory
 from amfs_otel.store.destination import destination_of
 from tests.integration.ledgers import Ledger
-from tests.support.programs import Ran, finished, ran, started
+from tests.support.programs import ROOT, Ran, finished, ran, started
 from tests.support.spooled import all_bytes, spooled, statuses
 
 
@@ -310,6 +311,27 @@ def test_a_file_that_cannot_be_read_keeps_nobody_else_waiting(state: Path, one_l
     segment.with_suffix(".away").rename(segment)
     drain(one_ledger, state)
     assert len(stored(one_ledger)) == sealed(one_ledger) == 8
+
+
+NO_LIBPQ = """
+import ctypes.util
+real = ctypes.util.find_library
+ctypes.util.find_library = lambda name: None if "pq" in name else real(name)
+"""
+
+
+def test_without_a_libpq_the_records_wait(state: Path, tmp_path: Path, one_ledger: Ledger) -> None:
+    (tmp_path / "sitecustomize.py").write_text(NO_LIBPQ)
+    path = os.pathsep.join([str(tmp_path), str(ROOT), str(ROOT / "instrumentation")])
+    done = ran(THREE, state, **keyed(one_ledger), PSYCOPG_IMPL="python", PYTHONPATH=path)
+    assert (done.code, done.out[:5]) == (0, "False")
+    assert "Traceback" not in done.err
+    assert "they wait in the spool" in done.err
+    assert done.err.count("amfs-otel") == 2, "once for each cause"
+    assert len([one for one in spooled(state) if one.kind == "decision"]) == 4
+    assert stored(one_ledger) == []
+    drain(one_ledger, state)
+    assert len(stored(one_ledger)) == sealed(one_ledger) == 4
 
 
 # -- dead processes ------------------------------------------------------------------------------------------------

@@ -1,6 +1,10 @@
 """How programs end, and what is on the disk afterwards."""
 
+import os
 import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -9,8 +13,9 @@ from amfs_otel.assemble.journal import EventPrepared
 from amfs_otel.drain.adopt import orphans_of
 from amfs_otel.spool import StateDirectory, list_segments
 from tests.support.capturing import resolved
+from tests.support.not_run import not_run
 from tests.support.programs import finished, ran, started
-from tests.support.spooled import journaled, spooled, statuses
+from tests.support.spooled import all_bytes, journaled, spooled, statuses
 
 
 @pytest.fixture
@@ -215,6 +220,52 @@ def test_a_file_in_place_of_the_state_directory(state: Path) -> None:
     assert done.err.count("amfs-otel") <= 3, "once for each cause"
     assert "Traceback" not in done.err
     assert state.read_text() == "not a directory"
+
+
+BOUND_BY_MODES = """
+import ctypes, os, sys
+if os.geteuid() == 0 and ctypes.CDLL(None).prctl(24, 1, 0, 0, 0) != 0:  # PR_CAPBSET_DROP, CAP_DAC_OVERRIDE
+    sys.exit("root could not be bound by the modes of files")
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Runs a command for which a read-only file is read-only, even as root."""
+
+
+@contextmanager
+def read_only(top: Path) -> Iterator[None]:
+    """`top` and all below it may only be read meanwhile."""
+    paths = [top, *top.rglob("*")]
+    modes = {path: path.stat().st_mode for path in paths}
+    for path, mode in modes.items():
+        path.chmod(mode & 0o555)
+    try:
+        yield
+    finally:
+        for path, mode in modes.items():
+            path.chmod(mode)
+
+
+@pytest.mark.parametrize("before", ["missing", "used"])
+def test_a_read_only_place_for_the_state_directory(state: Path, before: str) -> None:
+    if os.geteuid() == 0 and sys.platform != "linux":
+        not_run("root is bound by the modes of files on Linux alone; run the tests as another user")
+    if before == "used":
+        ran("tool()", state)
+    with read_only(state.parent):
+        left_before = all_bytes(state.parent)
+        program = """
+            tool(); api.outcome("R", "success"); tool(); amfs_otel.flush()
+            print("done", pipeline.current().worker.spooling.lost.get("spool", 0))
+            """
+        done = ran(program, state, under=(sys.executable, "-c", BOUND_BY_MODES))
+        assert all_bytes(state.parent) == left_before
+    assert (done.code, "Traceback" in done.err) == (0, False), done.err
+    word, lost = done.out.split()
+    assert word == "done"
+    assert int(lost) >= 1, "what could not be kept is counted"
+    assert 1 <= done.err.count("amfs-otel") <= 3, "once for each cause"
+    ran("tool()", state)
+    assert [events for _, _, events in closed(state)] == [1] * (2 if before == "used" else 1)
 
 
 def test_a_full_disk(state: Path) -> None:

@@ -85,3 +85,17 @@ def test_nobody_elses_signal_is_touched(tmp_path: Path) -> None:
                 print(type(error).__name__)
         """
     assert ran(program, tmp_path).out.split() == ["TypeError", "TypeError", "TypeError", "ValueError"]
+
+
+def test_a_program_ends_though_the_signal_met_the_holder_of_a_lock(tmp_path: Path) -> None:
+    program = """
+        import dataclasses, threading
+        from amfs_otel.pipeline import sigterm
+        tool()
+        held = threading.Lock()
+        held.acquire()
+        sigterm.LATEST_S = 0.2
+        sigterm._taker = dataclasses.replace(sigterm._taker, finish=held.acquire)
+        os.kill(os.getpid(), signal.SIGTERM)
+        """
+    assert ran(program, tmp_path).code == -signal.SIGKILL

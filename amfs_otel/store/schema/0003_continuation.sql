@@ -56,6 +56,7 @@ FROM (
     FROM amfs_otel.step AS s
     CROSS JOIN LATERAL jsonb_array_elements(s.detail -> 'results') AS found
     WHERE s.kind = 'memory_query' AND jsonb_typeof(s.detail -> 'results') = 'array' AND (found ->> 'key') IS NOT NULL
+      AND s.detail -> 'infrastructure' IS NULL
     UNION ALL
     SELECT s.log, s.record_id, 'document', found ->> 'document_id', NULL, s.number, s.event_id
     FROM amfs_otel.step AS s

@@ -243,8 +243,8 @@ def test_a_tool_call_that_was_seen_as_a_call_is_not_seen_again() -> None:
     assert [event["kind"] for event in resolved(desk.traces[0])["events"]] == ["llm_call", "tool_call", "llm_call"]
 
 
-def answer(call_id: str) -> dict[str, Any]:
-    return {"role": "tool", "parts": [{"type": "tool_call_response", "id": call_id, "response": "r"}]}
+def answer(call_id: str, response: str = "r") -> dict[str, Any]:
+    return {"role": "tool", "parts": [{"type": "tool_call_response", "id": call_id, "response": response}]}
 
 
 def asking(*call_ids: str) -> dict[str, Any]:
@@ -283,6 +283,20 @@ def test_a_model_call_names_the_calls_whose_answers_it_brings(requests: Any, bro
         events = resolved(trace)["events"]
         named = [[one["call_id"] for one in event.get("answered_tools", ())] for event in events]
         assert named == brought
+
+
+def test_an_id_that_comes_again_has_the_newest_answer() -> None:
+    """Some providers number the calls of each turn anew."""
+    desk = Desk()
+    window = desk.window()
+    first = [asking("c1"), answer("c1", "first")]
+    llm(desk, window, [], [asking("c1")])
+    llm(desk, window, first, [asking("c1")])
+    llm(desk, window, [*first, asking("c1"), answer("c1", "second")], [])
+    desk.close(window)
+    events = resolved(desk.traces[0])["events"]
+    assert [event["result"] for event in events if event["kind"] == "tool_call"] == ["first", "second"]
+    assert [event["answered_tools"] for event in events if "answered_tools" in event] == [[{"call_id": "c1"}]] * 2
 
 
 def test_the_answers_that_it_brings_are_named_where_no_text_is_kept() -> None:

@@ -282,6 +282,78 @@ def test_a_bare_request_is_a_trace_of_its_own_and_closes_with_its_span(bench: Be
     assert {closed for _, closed, _ in told(bench)} == {"session_end"}
 
 
+async def in_a_group(number: int) -> None:
+    """Bare calls in the tasks of a group, each yielding to those of other groups between its two."""
+
+    async def calls(name: str) -> None:
+        llm(f"{name}-{number}-first")
+        await asyncio.sleep(0)
+        llm(f"{name}-{number}-second")
+
+    async with asyncio.TaskGroup() as group:
+        for name in ("a", "b"):
+            group.create_task(calls(name))
+
+
+GROUP = ["a-{}-first", "b-{}-first", "a-{}-second", "b-{}-second"]
+
+
+def test_a_task_group_is_a_part_of_its_session(bench: Bench) -> None:
+    async def agent(number: int) -> None:
+        with api.session(f"agent-{number}"):
+            await in_a_group(number)
+
+    async def agents() -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(4):
+                group.create_task(agent(number))
+
+    asyncio.run(agents())
+    expected = [(f"agent-{n}", "session_end", [name.format(n) for name in GROUP]) for n in range(4)]
+    assert sorted(told(bench)) == expected
+
+
+def test_a_task_group_is_a_part_of_its_request(bench: Bench) -> None:
+    async def request(number: int) -> None:
+        mark = capture.begin_request()
+        await in_a_group(number)
+        capture.end_request(mark)
+
+    async def serve() -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(4):
+                group.create_task(request(number))
+
+    asyncio.run(serve())
+    found = sorted((closed, happened) for _, closed, happened in told(bench))
+    assert found == [("session_end", [name.format(n) for name in GROUP]) for n in range(4)]
+
+
+def test_a_failing_task_group_leaves_its_siblings_calls_in_the_session(bench: Bench) -> None:
+    async def waits() -> None:
+        step = capture.begin(Kind.LLM_CALL, "openai", {"operation": "chat", "provider": "openai", "model": "slow"})
+        assert step is not None
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError as error:
+            step.fail(error)
+            raise
+
+    async def fails() -> None:
+        llm("quick")
+        raise LookupError("of the application")
+
+    async def agent() -> None:
+        with api.session("agent"):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(waits())
+                group.create_task(fails())
+
+    with pytest.raises(ExceptionGroup):
+        asyncio.run(agent())
+    assert told(bench) == [("agent", "session_end", ["slow", "quick"])]
+
+
 def test_a_request_after_the_last_use_of_a_handle_does_not_fall_into_its_decision(bench: Bench) -> None:
     memory = handle()
     read(memory)

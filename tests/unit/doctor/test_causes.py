@@ -107,6 +107,7 @@ BROKEN = {
     "SDK_DISABLED": with_settings(sdk_disabled=True),
     "NOTHING_RECORDED": replace(HEALTHY, processes=()),
     "INTERNAL_ERROR": with_process(internal_errors={"openai": {"errors": 3, "cause": "KeyError at x:1", "off": False}}),
+    "PATCH_OFF": with_process(internal_errors={"openai": {"errors": 20, "cause": "KeyError at x:1", "off": True}}),
     "DROPPED": with_process(dropped={"queue_full": 12}),
     "UNSIGNED": with_process(unsigned=4, journal_left=True),
     "DELIVERY_FAILS": with_process(delivery_problem="the server is shutting down", ended=False, state="running"),
@@ -203,6 +204,7 @@ def test_a_mistake_that_stands_in_the_present_settings_is_told_once() -> None:
         {"problems": ["AMFS_OTEL_RECEIPTS: cannot be used"]},
         {"patches": [{**PROCESS["patches"][0], "state": "failed", "detail": "KeyError"}]},
         {"internal_errors": {"openai": {"errors": 3, "cause": "KeyError", "off": False}}},
+        {"internal_errors": {"openai": {"errors": 20, "cause": "KeyError", "off": True}}},
         {"delivery_problem": "the server is shutting down"},
         {"span_content": "SPAN_ONLY"},
         {"unsigned": 4, "journal_left": False},
@@ -217,6 +219,20 @@ def test_a_newer_run_of_another_program_corrects_nothing() -> None:
     broken = {**PROCESS, "patches": [{**PROCESS["patches"][0], "state": "failed", "detail": "KeyError"}]}
     facts = replace(HEALTHY, processes=({**PROCESS, "program": "other"}, broken))
     assert [cause.code for cause in causes_of(facts)] == ["NOT_PATCHED"]
+
+
+def test_a_patch_that_switched_itself_off_is_a_problem_that_says_which_and_why() -> None:
+    errors = {
+        "openai": {"errors": 20, "cause": "KeyError at x:1", "off": True},
+        "pipeline": {"errors": 21, "cause": "OSError at y:2", "off": True},
+    }
+    off, other = causes_of(with_process(internal_errors=errors, state="running"))
+    assert (off.code, off.level) == ("PATCH_OFF", "problem")
+    assert "agent (pid 7, started 3 minutes ago, running): the patch of openai has switched itself off" in off.message
+    assert "off: 20 internal errors, the newest KeyError at x:1. Nothing of openai is captured" in off.message
+    assert "start the program again" in off.hint
+    # What is no patch has nothing to be switched off.
+    assert (other.code, other.level) == ("INTERNAL_ERROR", "warning")
 
 
 def test_dropped_events_stay_a_note() -> None:

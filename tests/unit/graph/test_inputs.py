@@ -93,6 +93,11 @@ def test_two_models_may_take_in_one_result():
     assert [[by["step"] for by in one["used_by"]] for one in answer["inputs"]] == [[3, 4]]
 
 
+def test_a_model_that_is_given_one_result_twice_took_it_in_once():
+    _, answer = explained(asked(1, "c"), tool(2, "c"), answered(3, "c", "c"))
+    assert [[by["step"] for by in one["used_by"]] for one in answer["inputs"]] == [[3]]
+
+
 def test_a_result_whose_tool_nobody_saw():
     _, answer = explained(answered(1, "c9"))
     (item,) = answer["inputs"]

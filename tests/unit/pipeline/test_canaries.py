@@ -1,159 +1,101 @@
 """The canary rule of the content policy, field by field, for every setting: where each class of text may be found."""
 
-import logging
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from amfs_otel import api, capture, guard, pipeline
-from amfs_otel.assemble.journal import EventPrepared
-from amfs_otel.capture.metrics import ClientMetrics
-from amfs_otel.model import FIELDS, FieldClass, Kind
-from amfs_otel.settings import LedgerContent, Settings, SpanContent
-from tests.support.every_kind import EVERY_KIND, Example
-from tests.support.spooled import all_bytes, journaled, spooled, statuses
+from amfs_otel import capture
+from amfs_otel.chain.record import record_from_bytes, record_to_bytes
+from amfs_otel.chain.skeleton import decompose
+from amfs_otel.errors import AmfsOtelError
+from amfs_otel.model import Deferred, Kind
+from amfs_otel.settings import LedgerContent, SpanContent
+from tests.support.canaries import SECRET, Canary, Marked, Text, a_run, expected, shown
+from tests.support.spooled import spooled
 
-SECRET = "sk-proj-abcdefghijklmnop1234"
-STRUCTURE = ("operation", "provider", "model", "stream_exit", "outcome_type", "finish_reasons", "role", "type")
+EVERY_LEDGER = pytest.mark.parametrize("ledger", list(LedgerContent))
+EVERY_SPAN = pytest.mark.parametrize("span", list(SpanContent))
+ERROR = Canary("error_message", "canary-message-error-end", Text.MESSAGE)
 
 
-class Marked:
-    """Every kind with a canary of its own in each text of each field, and which class that field is of."""
-
-    def __init__(self, made: Callable[[FieldClass, int], str] = lambda c, n: f"canary-{c.value}-{n}-end") -> None:
-        self.made = made
-        self.classes: dict[str, tuple[FieldClass, str]] = {}
-        self.examples = [
-            Example(e.kind, e.source, self._tree(e.fields, e.kind.value, None), self._tree(e.result, e.kind.value, None))
-            for e in EVERY_KIND
-        ]  # fmt: skip
-
-    def _tree(self, tree: Any, where: str, inside: FieldClass | None) -> Any:
-        if isinstance(tree, dict):
-            return {
-                key: item if key in STRUCTURE else self._tree(item, f"{where}.{key}", inside or FIELDS.get(key))
-                for key, item in tree.items()
-            }
-        if isinstance(tree, list):
-            return [self._tree(item, where, inside) for item in tree]
-        if isinstance(tree, str) and inside is not None:
-            text = self.made(inside, len(self.classes))
-            self.classes[text] = (inside, where)
-            return text
-        return tree
-
-    def of(self, *classes: FieldClass) -> dict[str, str]:
-        """canary → field, for fields of `classes`."""
-        return {text: where for text, (field_class, where) in self.classes.items() if field_class in classes}
+def failures(text: str) -> None:
+    """A step that fails, and a failure without a step."""
+    step = capture.begin(Kind.TOOL_CALL, "amfs_otel", {"tool_name": "t"})
+    assert step is not None
+    step.fail(ValueError(text))
+    capture.instant(Kind.ERROR, "amfs", {"operation": "o"}, error=ValueError(text))
 
 
-class Everything:
-    """All that one run left behind, as text."""
-
-    def __init__(self, state: Path, spans: InMemorySpanExporter, metrics: InMemoryMetricReader, logs: str) -> None:
-        self.journal = "".join(
-            (text.data or b"").decode()
-            for item in journaled(state)
-            if isinstance(item, EventPrepared)
-            for text in item.event.texts
-        )
-        self.files = all_bytes(state).decode("utf-8", "replace")
-        self.headers = "".join(one.record.header.decode() for one in spooled(state))
-        self.skeletons = "".join(
-            part.data.decode() for one in spooled(state) for part in one.record.parts if part.klass == "s"
-        )
-        self.statuses = str(statuses(state))
-        self.spans = "".join(span.to_json() for span in spans.get_finished_spans())
-        data = metrics.get_metrics_data()
-        self.metrics = data.to_json() if data is not None else ""
-        self.logs = logs
-
-    @property
-    def outside_parts(self) -> str:
-        return self.spans + self.metrics + self.logs + self.headers + self.skeletons + self.statuses
-
-
-@pytest.fixture
-def everything(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Callable[..., Everything]]:
-    guard.reset()
-    caplog.set_level(logging.DEBUG)
-    spans, metrics = InMemorySpanExporter(), InMemoryMetricReader()
-    provider, meters = TracerProvider(shutdown_on_exit=False), MeterProvider([metrics], shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(spans))
-
-    def run(marked: Marked, ledger: LedgerContent, span: SpanContent, error: str) -> Everything:
-        settings = Settings(tmp_path / "state", program="p", sigterm=False, ledger_content=ledger, span_content=span)
-        started = pipeline.start(settings, tracer_provider=provider)
-        assert started is not None
-        started.capture.metrics = ClientMetrics(meters.get_meter("amfs_otel"))
-        with api.session("agent"):
-            step = capture.begin(Kind.TOOL_CALL, "amfs_otel", {"tool_name": "t"})
-            assert step is not None
-            step.fail(ValueError(error))
-            capture.instant(Kind.ERROR, "amfs", {"operation": "o"}, error=ValueError(error))
-            for example in marked.examples:
-                example.report()
-            started.worker.spool_now(10)
-            with started.worker._lock:
-                started.worker.spooling.sync()
-                found = journaled(tmp_path / "state")
-            assert found
-        started.worker.spool_now(10)
-        started.worker.health.write(at_exit=True)
-        return Everything(tmp_path / "state", spans, metrics, caplog.text)
-
-    yield run
-    pipeline.stop()
-    provider.shutdown()
-    meters.shutdown()
-    guard.reset()
-
-
-def present(canaries: dict[str, str], text: str) -> set[str]:
-    return {where for canary, where in canaries.items() if canary in text}
-
-
-ERROR = "canary-message-error-end"
-
-
-@pytest.mark.parametrize("ledger", list(LedgerContent))
-@pytest.mark.parametrize("span", list(SpanContent))
+@EVERY_LEDGER
+@EVERY_SPAN
 def test_each_text_is_found_exactly_where_its_class_allows(
-    everything: Callable[..., Everything], ledger: LedgerContent, span: SpanContent
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, ledger: LedgerContent, span: SpanContent
 ) -> None:
     marked = Marked()
-    found = everything(marked, ledger, span, ERROR)
-    messages = {**marked.of(FieldClass.MESSAGE), ERROR: "error_message"}
-    decisions = marked.of(FieldClass.DECISION)
-    assert len(messages) > 10
-    assert len(decisions) > 10
-
-    kept = found.files + found.journal
-    assert present(messages, kept) == (set(messages.values()) if ledger is LedgerContent.ALL else set())
-    assert present(decisions, kept) == (set(decisions.values()) if ledger is not LedgerContent.NONE else set())
-
-    both = {**messages, **decisions}
-    assert present(both, found.outside_parts.replace(found.spans, "")) == set()
-    on_spans = present(both, found.spans)
-    assert "error_message" not in on_spans, "an exception's text is on no span of ours"
-    assert bool(on_spans) == span.on_spans
-    names = marked.of(FieldClass.NAME)
-    assert present(names, found.headers + found.skeletons) == set(), "erasable, so in a part of their own"
-    assert present(names, found.files) == set(names.values())
+    canaries = [*marked.canaries(), ERROR]
+    assert min(sum(canary.of is of for canary in canaries) for of in (Text.DECISION, Text.MESSAGE)) > 10
+    with a_run(tmp_path / "state", caplog, ledger, span) as run:
+        left = run.tell(lambda: (failures(ERROR.text), marked.report()))
+    assert "gen_ai.client" in left["metrics"]
+    assert left.found(canaries) == expected(canaries, ledger, span)
+    for name, where in marked.names().items():
+        held = left.holding(name)
+        assert {"files", "parts i"} <= held, where
+        assert not held & {"headers", "parts s", "logs", "statuses"}, f"{where} is erasable"
 
 
-@pytest.mark.parametrize("ledger", list(LedgerContent))
-@pytest.mark.parametrize("span", [SpanContent.NO_CONTENT, SpanContent.SPAN_AND_EVENT])
+@EVERY_LEDGER
+@EVERY_SPAN
 def test_a_secret_is_nowhere_at_any_setting(
-    everything: Callable[..., Everything], ledger: LedgerContent, span: SpanContent
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, ledger: LedgerContent, span: SpanContent
 ) -> None:
-    found = everything(Marked(lambda *_: SECRET), ledger, span, f"failed with {SECRET}")
-    assert SECRET not in found.files + found.journal + found.outside_parts
-    assert "[masked]" in found.files + found.journal
+    marked = Marked(lambda *_: SECRET)
+    with a_run(tmp_path / "state", caplog, ledger, span) as run:
+        left = run.tell(lambda: (failures(f"failed with {SECRET}"), marked.report()))
+    assert left.holding(SECRET) == set()
+    assert "parts i" in left.holding("[masked]")
+
+
+def test_no_error_of_ours_says_what_was_in_a_damaged_record(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Bytes changed and missing everywhere in a record that keeps all texts: what is raised holds none of them."""
+    marked = Marked()
+    with a_run(tmp_path / "state", caplog, LedgerContent.ALL, SpanContent.NO_CONTENT) as run:
+        run.tell(marked.report)
+    (one,) = spooled(tmp_path / "state")
+    wire = record_to_bytes(one.record)
+    raised: list[BaseException] = []
+    for place in range(0, len(wire), max(1, len(wire) // 400)):
+        for damaged in (
+            wire[:place],
+            wire[:place] + b"\xff" + wire[place + 1 :],
+            wire[:place] + b'"' + wire[place + 1 :],
+        ):
+            try:
+                decompose(record_from_bytes(damaged))
+            except (AmfsOtelError, ValueError, LookupError, TypeError) as error:
+                raised.append(error)
+    assert len(raised) > 400
+    assert "canary" not in shown(raised)
+
+
+@EVERY_SPAN
+def test_no_failure_of_ours_says_what_it_was_about(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, span: SpanContent
+) -> None:
+    """A mapping that fails with the text in its message is reported by type and place."""
+
+    def failing(raw: str) -> str:
+        raise ValueError(f"cannot be mapped: {raw}")
+
+    def story() -> None:
+        step = capture.begin(
+            Kind.TOOL_CALL, "amfs_otel", {"tool_name": "t", "arguments": Deferred(failing, ERROR.text)}
+        )
+        assert step is not None
+        step.end({})
+
+    with a_run(tmp_path / "state", caplog, LedgerContent.DECISION, span) as run:
+        left = run.tell(story)
+    assert "internal error in assemble (ValueError at " in left["logs"]
+    assert "ValueError at " in left["statuses"]
+    assert left.holding(ERROR.text) == set()

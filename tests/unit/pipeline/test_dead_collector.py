@@ -52,6 +52,16 @@ def test_our_own_spans_wait_for_nobody(provider: TracerProvider, caplog: pytest.
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
+def test_behind_a_proxy_nobody_knows_who_listens(
+    provider: TracerProvider, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", refused_endpoint())
+    exporting_to(provider, "http://collector.test:4318")
+    provider.get_tracer(SCOPE).start_span("ours").end()
+    hurry_otlp_exporters(time.monotonic() + 1)
+    assert not gave_up(caplog)
+
+
 def test_the_applications_own_spans_keep_their_exporter(
     provider: TracerProvider, caplog: pytest.LogCaptureFixture
 ) -> None:
