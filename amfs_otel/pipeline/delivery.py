@@ -222,8 +222,10 @@ class Delivery:
         return wait_s
 
     def _connected(self) -> "Store | None":
-        from amfs_otel.store.postgres import Store
-
+        try:
+            from amfs_otel.store.postgres import Store
+        except ImportError:
+            raise StoreError("psycopg finds no libpq", hint="pip install 'psycopg[binary]'") from None
         if self._store is not None and self._store.usable:
             return self._store
         assert self._dsn is not None
