@@ -102,9 +102,14 @@ def send_child(
         return span.get_span_context()
 
 
+def record_hash_of(sent: SentTrace) -> str:
+    """What its receipt bears; another for each trace, because one Jaeger serves all tests."""
+    return sent.trace_id.rjust(64, "0")
+
+
 def send_receipts(otlp_http: str, traces: list[SentTrace], *, name: str = RECEIPT_SPAN) -> None:
     """One receipt for each trace, as the sealing process sends it; numbered in `amfs.sequence_number` from 1."""
     with tracer_to(otlp_http, RECEIPT_SERVICE) as tracer:
         for number, sent in enumerate(traces, start=1):
-            attributes = {"amfs.sequence_number": number, "amfs.record_hash": f"{number:064x}"}
+            attributes = {"amfs.sequence_number": number, "amfs.record_hash": record_hash_of(sent)}
             send_child(tracer, sent.root, name, attributes)

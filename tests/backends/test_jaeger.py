@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.backends.servers import Jaeger, wait_until
-from tests.backends.spans import AGENT_SPANS, send_agent_trace, send_receipts, tracer_to
+from tests.backends.spans import AGENT_SPANS, record_hash_of, send_agent_trace, send_receipts, tracer_to
 
 pytestmark = pytest.mark.backends
 
@@ -29,7 +29,7 @@ def test_attributes_parentage_and_receipt_arrive(jaeger: Jaeger) -> None:
     assert tool.attributes["otel.status_code"] == "ERROR"
     assert root.events[0]["event"] == "amfs.context"
     assert root.events[0]["amfs.context.label"] == "git-log"
-    assert receipt.attributes["amfs.record_hash"] == f"{1:064x}"
+    assert receipt.attributes["amfs.record_hash"] == record_hash_of(sent)
     assert receipt.resource["service.version"] == "1.2.3"
 
 
@@ -39,10 +39,13 @@ def test_search_by_service_and_tag(jaeger: Jaeger) -> None:
     send_receipts(jaeger.otlp_http, [first, second])
     wait_until(lambda: len(jaeger.api.traces("searched-agent")) == 2, "two traces")
     wait_until(
-        lambda: all(jaeger.api.traces("amfs-otel", {"amfs.record_hash": f"{n:064x}"}) for n in (1, 2)), "receipts"
+        lambda: all(
+            jaeger.api.traces("amfs-otel", {"amfs.record_hash": record_hash_of(one)}) for one in (first, second)
+        ),
+        "receipts",
     )
 
-    found = jaeger.api.traces("amfs-otel", {"amfs.record_hash": f"{2:064x}"})
+    found = jaeger.api.traces("amfs-otel", {"amfs.record_hash": record_hash_of(second)})
     assert [trace.trace_id for trace in found] == [second.trace_id]
     assert jaeger.api.traces("searched-agent", {"amfs.record_hash": "0"}) == []
 
