@@ -14,26 +14,25 @@
 # 3.13, 3.12 and 3.11 is taken. JOBS is the number of test processes, ARGS is handed to pytest.
 
 .POSIX:
-.PHONY: setup demo test check bench environments backends test-backends locks docs clean
+.PHONY: setup demo test check bench environments environment old-postgres backends test-backends locks docs clean
 
 JOBS = 2
 ARGS =
 
-# Environments beside .venv, requirements/NAME.in and NAME.txt: the oldest supported releases, and others' instrumentors.
-ENVIRONMENTS = beside-others oldest-amfs oldest-anthropic oldest-langchain oldest-mcp oldest-openai oldest-otel \
-	oldest-servers
-
-PY = .venv/bin/python
+# Byte code is kept even where the machine says otherwise: each of many short programs would compile all its imports anew.
+KEEP = PYTHONDONTWRITEBYTECODE=
+PY = $(KEEP) .venv/bin/python
 PIP = $(PY) -m pip --disable-pip-version-check --quiet
+LOCKED = --no-compile --require-hashes --requirement
 OURSELVES = --no-deps --no-build-isolation --editable .
 
 setup: .venv/dev.stamp
 
 demo: .venv/demo.stamp
-	.venv/bin/amfs-otel demo
+	$(KEEP) .venv/bin/amfs-otel demo
 
-test: .venv/dev.stamp environments
-	$(PY) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+test: environments
+	$(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: .venv/dev.stamp
 	$(PY) -m ruff check .
@@ -52,14 +51,15 @@ test-backends: backends
 	$(PY) -m pytest --backends -m backends $(ARGS)
 
 LOCK = .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	--no-annotate --no-header --no-emit-index-url $(UPGRADE) pyproject.toml
+	--no-annotate --no-header --no-emit-index-url $(UPGRADE)
 
 # UPGRADE=--upgrade moves every pin to the newest release; without it only what the inputs demand moves.
 locks: .venv/dev.stamp
-	$(LOCK) --extra demo --group build --output-file requirements/demo.txt
-	$(LOCK) --extra demo --group dev --constraints requirements/demo.txt --output-file requirements/dev.txt
-	for name in $(ENVIRONMENTS); do \
-		$(LOCK) --group build "requirements/$$name.in" --output-file "requirements/$$name.txt" || exit 1; \
+	$(LOCK) --group installer --output-file requirements/pip.txt
+	$(LOCK) pyproject.toml --extra demo --group build --output-file requirements/demo.txt
+	$(LOCK) pyproject.toml --extra demo --group dev --constraints requirements/demo.txt --output-file requirements/dev.txt
+	for input in requirements/*.in; do \
+		$(LOCK) pyproject.toml --group build "$$input" --output-file "$${input%.in}.txt" || exit 1; \
 	done
 
 docs: .venv/dev.stamp
@@ -70,27 +70,44 @@ clean:
 	find amfs_otel instrumentation tests examples -name __pycache__ -prune -exec rm -rf {} +
 
 # A virtual environment of our own, from hashed locks only. A stamp is as new as the lock that was installed.
-.venv/demo.stamp: .venv/pyvenv.cfg requirements/demo.txt pyproject.toml
-	$(PIP) install --no-compile --require-hashes --requirement requirements/demo.txt
-	$(PIP) install $(OURSELVES)
+# The pip that comes with Python 3.11 takes more than twice as long to choose from an index.
+.venv/pip.stamp: .venv/pyvenv.cfg requirements/pip.txt
+	@$(PIP) install $(LOCKED) requirements/pip.txt
+	@touch .venv/pip.stamp
+
+.venv/demo.stamp: .venv/pip.stamp requirements/demo.txt pyproject.toml
+	@echo "setting up .venv from requirements/demo.txt"
+	@$(PIP) install $(LOCKED) requirements/demo.txt
+	@$(PIP) install $(OURSELVES)
 	@touch .venv/demo.stamp
 
-.venv/dev.stamp: .venv/pyvenv.cfg requirements/dev.txt pyproject.toml
-	$(PIP) install --no-compile --require-hashes --requirement requirements/dev.txt
-	$(PIP) install $(OURSELVES)
+.venv/dev.stamp: .venv/pip.stamp requirements/dev.txt pyproject.toml
+	@echo "setting up .venv from requirements/dev.txt"
+	@$(PIP) install $(LOCKED) requirements/dev.txt
+	@$(PIP) install $(OURSELVES)
 	@touch .venv/demo.stamp .venv/dev.stamp
 
-environments: .venv/dev.stamp
-	@for name in $(ENVIRONMENTS); do \
-		environment=".cache/environments/$$name"; \
-		cat "requirements/$$name.txt" pyproject.toml | cmp -s - "$$environment/installed.txt" && continue; \
-		echo "setting up $$environment"; \
-		$(PY) -m venv --clear --without-pip "$$environment" && \
-		$(PIP) --python "$$environment/bin/python" install --no-compile --require-hashes \
-			--requirement "requirements/$$name.txt" && \
-		$(PIP) --python "$$environment/bin/python" install $(OURSELVES) && \
-		cat "requirements/$$name.txt" pyproject.toml > "$$environment/installed.txt" || exit 1; \
-	done
+# .venv, and one for each requirements/NAME.in: the oldest supported releases, and others' instrumentors. No installation
+# needs another, and each waits for the index half of its time: four at once keep two processors busy.
+environments: .venv/pip.stamp
+	@{ echo .venv/dev.stamp; echo old-postgres; \
+		for input in requirements/*.in; do echo environment NAME="$$(basename "$$input" .in)"; done; } \
+		| xargs -L 1 -P 4 $(MAKE) -s
+
+# A server older than those that we work with, to see it refused; without it, its tests are listed as not run.
+old-postgres: .venv/pip.stamp
+	@$(PY) -m tests.support.old_postgres
+
+environment: .venv/pip.stamp
+	@environment=".cache/environments/$(NAME)"; \
+	cat "requirements/$(NAME).txt" pyproject.toml | cmp -s - "$$environment/installed.txt" && exit 0; \
+	echo "setting up $$environment"; \
+	$(PY) -m venv --clear --without-pip "$$environment" && \
+	$(PIP) --python "$$environment/bin/python" install $(LOCKED) "requirements/$(NAME).txt" && \
+	$(PIP) --python "$$environment/bin/python" install $(OURSELVES) && \
+	cat "requirements/$(NAME).txt" pyproject.toml > "$$environment/installed.txt" && exit 0; \
+	echo "make: $$environment could not be set up; \`make environment NAME=$(NAME)\` tries again" >&2; \
+	exit 1
 
 .venv/pyvenv.cfg:
 	@for python in "$(PYTHON)" python3.13 python3.12 python3.11 python3; do \

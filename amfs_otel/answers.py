@@ -60,6 +60,7 @@ def traces(
     since: datetime | None = None,
     until: datetime | None = None,
     limit: int = 50,
+    session: str | None = None,
 ) -> list[dict[str, Any]]:
     """Decision traces, newest first: the items of `amfs-otel list --json`.
 
@@ -72,12 +73,13 @@ def traces(
         since: Ended at or after this time (aware).
         until: Ended before this time (aware).
         limit: At most so many.
+        session: Only this session's: the application's session or thread id, else ours.
 
     Raises:
         StoreUnavailable: The server of the DSN cannot be reached.
     """
     settings, documents = _own()
-    wanted = ListFilter(agent, outcome, ref, since, until, limit)
+    wanted = ListFilter(agent, outcome, ref, since, until, limit, session)
     if settings.dsn is None:
         return fits(_rows(documents), wanted)
     with _reader(settings) as reader:

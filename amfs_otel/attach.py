@@ -63,9 +63,10 @@ class RequestBoundaries(SpanProcessor):
     def _begin(self, span: Span) -> None:
         from amfs_otel import capture
 
-        request = capture.request_of_span()
+        span_id = span.get_span_context().span_id
+        request = capture.request_of_span(span_id)
         if request is not None:
-            self._requests[span.get_span_context().span_id] = request
+            self._requests[span_id] = request
 
     def on_end(self, span: ReadableSpan) -> None:
         """Ends the request; its implicit window closes with it."""

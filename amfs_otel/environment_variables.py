@@ -117,7 +117,8 @@ OTEL_PYTHON_DISABLED_INSTRUMENTATIONS = "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS"
 """OpenTelemetry's list of instrumentations to leave out; ours are `amfs` (all), `amfs_amfs`, `amfs_openai`, …"""
 
 OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-"""OpenTelemetry's switch for content on spans: `NO_CONTENT` (default), `SPAN_ONLY`, `EVENT_ONLY`, `SPAN_AND_EVENT`."""
+"""OpenTelemetry's switch for content on spans: `NO_CONTENT` (default), `SPAN_ONLY`, `EVENT_ONLY`, `SPAN_AND_EVENT`. No
+log events are made, so `EVENT_ONLY` keeps content off spans, and `SPAN_AND_EVENT` is `SPAN_ONLY`."""
 
 OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT = "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT"
 """OpenTelemetry's limit on attribute texts; message attributes are shortened inside, so that they stay valid JSON."""

@@ -16,6 +16,14 @@ _T = TypeVar("_T")
 LIMIT = 20
 """Internal errors of one patch after which it is switched off."""
 
+PARTS = frozenset(
+    {
+        *("assemble", "attach", "boundary", "capture", "drain", "exit", "fork", "journal"),
+        *("masking", "metrics", "receipts", "sign", "spans", "spool", "status", "worker"),
+    }
+)
+"""Names of parts of ours that are no patch: they go on after any number of errors."""
+
 logger = logging.getLogger("amfs_otel")
 
 _lock = threading.Lock()
@@ -32,7 +40,7 @@ def run(patch: str, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -
     to the application.
 
     Args:
-        patch: Name of the patch (`openai`) or part (`pipeline`) on whose account the error goes.
+        patch: Name of the patch (`openai`) or part (one of `PARTS`) on whose account the error goes.
         function: Our code. It must not call the application's.
         *args: Passed on.
         **kwargs: Passed on.
@@ -50,7 +58,7 @@ def failed(patch: str, error: BaseException) -> None:
     with _lock:
         count = _errors[patch] = _errors.get(patch, 0) + 1
         _causes[patch] = cause
-        turned_off = count == LIMIT
+        turned_off = count == LIMIT and patch not in PARTS
         if turned_off:
             _off.add(patch)
     once(

@@ -3,8 +3,8 @@
 A patch module has `requires`, `hooks` ("module:Class.method" → wrapper), where needed `hooks_when_imported`, and, for a
 library with a public hook of its own, `listen`, which registers there and returns what takes it back.
 
-Nothing is imported for a program that does not use it: `instrument` registers one post-import hook per library from the
-static table `LIBRARIES`; the patch module is imported when the target has been imported. A hook runs inside the user's
+Nothing is imported for a program that does not use it: `instrument` registers one post-import hook per row of the table
+`libraries.LIBRARIES`; the patch module is imported when the target has been imported. A hook runs inside the user's
 import statement, so nothing leaves it. Versions are checked there; a conflict is one log line and a row in `doctor`.
 """
 
@@ -19,43 +19,10 @@ from typing import Any, cast
 import wrapt
 
 from amfs_otel import guard
+from amfs_otel.libraries import LIBRARIES, Library
 
 Wrapper = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], Any]
 """wrapt's signature: (wrapped, instance, args, kwargs) → result."""
-
-
-@dataclass(frozen=True, slots=True)
-class Library:
-    """A library that we know.
-
-    Attributes:
-        name: Name of the patch module, and `amfs_<name>` in `OTEL_PYTHON_DISABLED_INSTRUMENTATIONS`.
-        target: Module whose import triggers the patch.
-        distribution: PyPI name, for version checks.
-        reports: Whether its patch reports events. One that only marks requests starts nothing: a server that uses no
-            library of the others has no pipeline.
-        hears: Module that its `listen` needs, where that is imported later than `target`; `None` where it is not.
-    """
-
-    name: str
-    target: str
-    distribution: str
-    reports: bool = True
-    hears: str | None = None
-
-
-LIBRARIES: tuple[Library, ...] = (
-    Library("amfs", "amfs.memory", "amfs"),
-    Library("openai", "openai", "openai"),
-    Library("anthropic", "anthropic", "anthropic"),
-    Library("langchain", "langchain_core.callbacks.manager", "langchain-core", hears="langchain_core.tracers.context"),
-    Library("langgraph", "langgraph.pregel", "langgraph"),
-    Library("mcp", "mcp", "mcp"),
-    Library("starlette", "starlette.applications", "starlette", reports=False),
-    Library("flask", "flask.app", "flask", reports=False),
-    Library("django", "django.core.handlers.base", "django", reports=False),
-    Library("celery", "celery.signals", "celery", reports=False),
-)
 
 
 @dataclass(slots=True)
@@ -107,12 +74,12 @@ def instrument(
     """Registers the patches of `names` (all when empty). Idempotent; patch twice = once.
 
     Args:
-        names: Names of libraries in `LIBRARIES`.
+        names: Names of libraries in `libraries.LIBRARIES`.
         disabled: Says whether a library is switched off by configuration.
         before_patch: Called before a library that was just imported is patched: starts what the patch reports to.
 
     Raises:
-        ValueError: A name is not in `LIBRARIES`.
+        ValueError: A name is not there.
     """
     wanted = tuple(names)
     unknown = set(wanted) - {library.name for library in LIBRARIES}

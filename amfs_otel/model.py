@@ -64,7 +64,7 @@ _NAMES = (
     "namespace", "branch", "outcome_ref", "tool_name", "call_id", "label", "source_name", "written_by",
     "other_agent_id", "this_agent_id", "pattern_refs", "pattern_ref", "inputs", "commit_id", "commit_parents",
     "response_id", "conversation_id", "previous_response_id", "action_key", "store_id", "document_id", "data_source_id",
-    "agent_name", "scope_name", "verified_by", "request_id",
+    "agent_name", "scope_name", "verified_by", "request_id", "task_id",
 )  # fmt: skip
 _DECISIONS = (
     "summary", "decision_summary", "value", "previous_value", "query", "alternatives", "lesson", "situation",

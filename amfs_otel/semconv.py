@@ -1,4 +1,4 @@
-"""Every telemetry name that this library emits, in one place.
+"""Every telemetry name that this library emits, in one place; what one library's own conventions add stands in its row.
 
 Names under `gen_ai.`, `error.` and `server.` follow the OpenTelemetry GenAI conventions, profile `PROFILE`; whatever is
 ours lies under `amfs.`. The package never invents a `gen_ai.*` key. `tests/unit/test_semconv.py` holds each name, unit
@@ -76,13 +76,6 @@ OPENAI_API_TYPE: Final = "openai.api.type"
 OPENAI_REQUEST_SERVICE_TIER: Final = "openai.request.service_tier"
 OPENAI_RESPONSE_SERVICE_TIER: Final = "openai.response.service_tier"
 OPENAI_RESPONSE_SYSTEM_FINGERPRINT: Final = "openai.response.system_fingerprint"
-
-# mcp.*: calls through the Model Context Protocol.
-
-MCP_METHOD_NAME: Final = "mcp.method.name"
-MCP_PROTOCOL_VERSION: Final = "mcp.protocol.version"
-JSONRPC_REQUEST_ID: Final = "jsonrpc.request.id"
-RPC_RESPONSE_STATUS_CODE: Final = "rpc.response.status_code"
 
 # gen_ai.*: tools, retrieval, memory.
 
@@ -255,7 +248,6 @@ _DURATION_S: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12
 _AGENT_DURATION_S: Final = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6)
 _TOKENS: Final = tuple(float(4**n) for n in range(14))
 _CALLS: Final = tuple(float(2**n) for n in range(8))
-_MCP_DURATION_S: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
 GEN_AI_TOKEN_MODALITY: Final = "gen_ai.token.modality"  # noqa: S105  a metric attribute, not a secret
 GEN_AI_TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105  a metric attribute, not a secret
@@ -337,12 +329,6 @@ INVOKE_AGENT_TOOL_CALLS: Final = Metric(
 EXECUTE_TOOL_DURATION: Final = Metric(
     "gen_ai.execute_tool.duration", "histogram", "s", "Duration of tool calls", _DURATION_S
 )
-MCP_CLIENT_DURATION: Final = Metric(
-    "mcp.client.operation.duration", "histogram", "s", "Duration of requests to MCP servers", _MCP_DURATION_S
-)
-MCP_SERVER_DURATION: Final = Metric(
-    "mcp.server.operation.duration", "histogram", "s", "Duration of requests that MCP servers handle", _MCP_DURATION_S
-)
 LEGACY_TOKEN_USAGE: Final = Metric(
     "gen_ai.client.token.usage", "histogram", "{token}", "Tokens per model call", _TOKENS, legacy=True
 )
@@ -379,10 +365,10 @@ GEN_AI_METRICS: Final = (
     INFERENCE_OUTPUT_TOKENS, INFERENCE_CACHE_READ_TOKENS, INFERENCE_CACHE_WRITE_TOKENS, INFERENCE_REASONING_TOKENS,
     INFERENCE_OPERATION_INPUT_TOKENS, INFERENCE_OPERATION_OUTPUT_TOKENS, EMBEDDINGS_DURATION,
     EMBEDDINGS_OPERATION_INPUT_TOKENS, RETRIEVAL_DURATION, OPERATION_DURATION, INVOKE_AGENT_DURATION,
-    INVOKE_AGENT_INFERENCE_CALLS, INVOKE_AGENT_TOOL_CALLS, EXECUTE_TOOL_DURATION, MCP_CLIENT_DURATION,
-    MCP_SERVER_DURATION, LEGACY_TOKEN_USAGE, LEGACY_TIME_TO_FIRST_CHUNK, LEGACY_TIME_PER_OUTPUT_CHUNK,
+    INVOKE_AGENT_INFERENCE_CALLS, INVOKE_AGENT_TOOL_CALLS, EXECUTE_TOOL_DURATION, LEGACY_TOKEN_USAGE,
+    LEGACY_TIME_TO_FIRST_CHUNK, LEGACY_TIME_PER_OUTPUT_CHUNK,
 )  # fmt: skip
-"""What the agent's work is measured by."""
+"""What the agent's work is measured by, unless `libraries` says otherwise."""
 
 HEALTH_METRICS: Final = (
     EVENTS_DROPPED, SPOOL_SIZE, SPOOL_OLDEST_AGE, DRAIN_LAG, SEAL_LAG, RECORDS_SIGNED, PATCHES_DISABLED,

@@ -33,7 +33,7 @@ class LedgerContent(Enum):
 
 
 class SpanContent(Enum):
-    """Where message content may go on the OpenTelemetry side."""
+    """Where message content may go on the OpenTelemetry side; no log events are made, whatever it says of them."""
 
     NO_CONTENT = "NO_CONTENT"
     SPAN_ONLY = "SPAN_ONLY"
@@ -44,11 +44,6 @@ class SpanContent(Enum):
     def on_spans(self) -> bool:
         """Whether span attributes may hold content."""
         return self in (SpanContent.SPAN_ONLY, SpanContent.SPAN_AND_EVENT)
-
-    @property
-    def on_events(self) -> bool:
-        """Whether log-based events may hold content."""
-        return self in (SpanContent.EVENT_ONLY, SpanContent.SPAN_AND_EVENT)
 
 
 @dataclass(frozen=True, slots=True)

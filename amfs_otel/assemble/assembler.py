@@ -303,21 +303,31 @@ def _shifted(event: PreparedEvent, texts: list[PreparedText]) -> dict[str, Any]:
     return _with_offset(event.facts, offset) if offset and event.texts else event.facts
 
 
-_TREES = (dict, list)
+def _with_offset(members: dict[str, Any], offset: int) -> dict[str, Any]:
+    if "$n" in members:
+        return members
+    shifted = members.copy()
+    for key, value in members.items():
+        kind = type(value)  # pyright: ignore[reportUnknownVariableType]
+        if kind is dict:
+            shifted[key] = _with_offset(value, offset)
+        elif kind is list:
+            shifted[key] = _items_with_offset(value, offset)
+        elif key == "$t":
+            shifted[key] = value + offset
+    return shifted
 
 
-def _with_offset(tree: Any, offset: int) -> Any:
-    if isinstance(tree, dict):
-        members: dict[str, Any] = tree  # pyright: ignore[reportUnknownVariableType]
-        if "$t" in members and len(members) == 1:
-            return {"$t": members["$t"] + offset}
-        return {
-            key: _with_offset(value, offset) if isinstance(value, _TREES) else value for key, value in members.items()
-        }
-    if isinstance(tree, list):
-        items: list[Any] = tree  # pyright: ignore[reportUnknownVariableType]
-        return [_with_offset(item, offset) for item in items]
-    return tree
+def _items_with_offset(items: list[Any], offset: int) -> list[Any]:
+    shifted: list[Any] = []
+    for item in items:
+        kind = type(item)  # pyright: ignore[reportUnknownVariableType]
+        if kind is dict:
+            item = _with_offset(item, offset)  # noqa: PLW2901
+        elif kind is list:
+            item = _items_with_offset(item, offset)  # noqa: PLW2901
+        shifted.append(item)
+    return shifted
 
 
 def _amendment(window: WindowFacts, event: PreparedEvent) -> DecisionTrace:

@@ -5,8 +5,9 @@ framework's sight, is found here, in the closed window, by: the model's id of th
 the response, else the same operation and model, or tool, one inside the other. The two differ in where they were seen;
 two events of one library are two calls.
 
-A client of MCP knows nothing of the model's id. So a call that the messages show to have been made, and one through
-MCP of that tool, in that time and with those arguments, are one as well; what either knows, the other is given.
+A client that has a tool called elsewhere (`remote`: one of MCP) knows nothing of the model's id. So a call that the
+messages show to have been made, and one through such a client of that tool, in that time and with those arguments, are
+one as well; what either knows, the other is given.
 """
 
 from collections import defaultdict
@@ -20,9 +21,6 @@ from amfs_otel.chain.skeleton import PreparedText
 from amfs_otel.model import Kind
 
 _MODEL_CALLS = frozenset({str(Kind.LLM_CALL), str(Kind.EMBEDDINGS)})
-
-MCP = "mcp"
-"""The source of calls through MCP."""
 
 _GIVEN = ("call_id", "source_name", "source_version")
 """What the event that stays is given of one that goes: no texts."""
@@ -57,7 +55,7 @@ def _pairs(events: list[PreparedEvent]) -> Iterator[tuple[PreparedEvent, Prepare
     yield from _with_same(tools, "call_id", _same_tool_call)
     yield from _with_same(models, "response_id", _seen_by_two)
     yield from _with_same(tools, "tool_name", _inside_its_caller)
-    yield from _through_mcp(tools)
+    yield from _called_elsewhere(tools)
     yield from _with_same(models, "model", _same_model_call)
 
 
@@ -92,16 +90,16 @@ def _inside_its_caller(first: PreparedEvent, second: PreparedEvent) -> bool:
     )
 
 
-def _through_mcp(tools: list[PreparedEvent]) -> Iterator[tuple[PreparedEvent, PreparedEvent]]:
-    """Calls through MCP that another party's account of a tool's call tells of, too."""
-    mcp = [event for event in tools if event.facts["source"] == MCP and "served" not in event.facts]
-    others = [event for event in tools if event.facts["source"] != MCP] if mcp else []
-    yield from ((other, call) for call in mcp for other in others if _hands_on(other, call))
+def _called_elsewhere(tools: list[PreparedEvent]) -> Iterator[tuple[PreparedEvent, PreparedEvent]]:
+    """Calls of tools that are elsewhere, of which another party's account of a tool's call tells, too."""
+    calls = [event for event in tools if event.facts.get("remote") is True]
+    others = [event for event in tools if event.facts.get("remote") is not True and "served" not in event.facts]
+    yield from ((other, call) for call in calls for other in others if _hands_on(other, call))
     answered = [event for event in others if event.synthetic]
     # Without arguments to compare, in the order of the calls.
-    yield from ((call, one) for one in answered for call in mcp if _shown(call, one) and _same_arguments(call, one))
+    yield from ((call, one) for one in answered for call in calls if _shown(call, one) and _same_arguments(call, one))
     for one in answered:
-        yield from ((call, one) for call in mcp if _shown(call, one) and _same_arguments(call, one) is None)
+        yield from ((call, one) for call in calls if _shown(call, one) and _same_arguments(call, one) is None)
 
 
 def _hands_on(outer: PreparedEvent, inner: PreparedEvent) -> bool:

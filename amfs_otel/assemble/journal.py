@@ -70,9 +70,11 @@ def record_id_of(item: JournalItem) -> str:
 
 def encoded(item: JournalItem) -> bytes:
     """The bytes of a frame."""
+    content: dict[str, Any]
     if isinstance(item, EventPrepared):
         event = item.event
-        content: dict[str, Any] = {
+        content = {
+            "t": "EventPrepared",
             "record": item.record_id,
             "facts": event.facts,
             "open": event.is_open,
@@ -80,8 +82,8 @@ def encoded(item: JournalItem) -> bytes:
             "texts": [_text(text) for text in event.texts],
         }
     else:
-        content = _members(item.facts if isinstance(item, WindowOpened) else item)
-    return _json({"t": type(item).__name__, **content}).encode()
+        content = {"t": type(item).__name__, **_members(item.facts if isinstance(item, WindowOpened) else item)}
+    return _json(content).encode()
 
 
 def _members(item: Any) -> dict[str, Any]:

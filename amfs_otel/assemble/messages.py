@@ -7,7 +7,7 @@ call itself was seen. Either way the later request's event names the calls whose
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 from amfs_otel.assemble.prepare import PreparedEvent, Preparer, evaluated
 from amfs_otel.capture.runtime import new_id
@@ -26,15 +26,16 @@ class ToolCallsInMessages:
     """
 
     def __init__(self) -> None:
-        self._asked: OrderedDict[str, tuple[Event, dict[str, Any]]] = OrderedDict()
+        self._asked: OrderedDict[str, tuple[int, dict[str, Any]]] = OrderedDict()
         self._held: OrderedDict[str, None] = OrderedDict()
 
     def asked(self, event: Event) -> None:
         """Notes the tool calls that an ended model call asked for."""
+        asked_us = (event.end_ns or event.start_ns) // 1000
         for part in _parts(evaluated((event.result or {}).get("output_messages")), ("tool_call",)):
             call_id = part.get("id")
             if isinstance(call_id, str) and call_id:
-                self._asked[call_id] = (event, part)
+                self._asked[call_id] = (asked_us, part)
                 self._asked.move_to_end(call_id)
         while len(self._asked) > REMEMBERED_CALLS:
             self._asked.popitem(last=False)
@@ -88,13 +89,15 @@ class ToolCallsInMessages:
         return found
 
 
-def _tool_call(answered: Event, asked: Event, call: dict[str, Any], response: Any, preparer: Preparer) -> PreparedEvent:
+def _tool_call(
+    answered: Event, asked_us: int, call: dict[str, Any], response: Any, preparer: Preparer
+) -> PreparedEvent:
     texts: list[PreparedText] = []
     facts: dict[str, Any] = {
         "id": f"{new_id(64):016x}",
         "kind": str(Kind.TOOL_CALL),
         "seq": answered.seq,
-        "start_us": (asked.end_ns or asked.start_ns) // 1000,
+        "start_us": asked_us,
         "source": answered.source,
         "status": "ok",
         "observed": "messages",
@@ -115,12 +118,10 @@ def _tool_call(answered: Event, asked: Event, call: dict[str, Any], response: An
 
 
 def _parts(messages: Any, kinds: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    if not isinstance(messages, list):
-        return
-    for message in cast("list[Any]", messages):
-        parts: Any = cast("dict[str, Any]", message).get("parts") if isinstance(message, dict) else None
-        if not isinstance(parts, list):
-            continue
-        for part in cast("list[Any]", parts):
-            if isinstance(part, dict) and cast("dict[str, Any]", part).get("type") in kinds:
-                yield cast("dict[str, Any]", part)
+    for message in messages if issubclass(type(messages), list) else ():
+        kind = type(message)  # pyright: ignore[reportUnknownVariableType]
+        parts: Any = message.get("parts") if issubclass(kind, dict) else None
+        for part in parts if issubclass(type(parts), list) else ():
+            kind = type(part)  # pyright: ignore[reportUnknownVariableType]
+            if issubclass(kind, dict) and part.get("type") in kinds:
+                yield part

@@ -1,6 +1,6 @@
 """Content that is JSON as it stands: most of it is, and its canonical text is made in one walk and one pass in C."""
 
-from typing import Any, cast
+from typing import Any
 
 from amfs_otel.chain.jcs import MAX_SAFE_INTEGER, encode_plain, is_plain_float
 
@@ -29,7 +29,7 @@ def canonical_if_plain(value: Any) -> str | None:
 
 
 def _is_plain(value: Any, depth: int, budget: list[int]) -> bool:
-    kind = cast("type[Any]", type(value))
+    kind = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is dict or kind is list:
         budget[0] -= len(value)
         if depth <= 0 or budget[0] < 0:

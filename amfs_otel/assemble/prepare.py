@@ -5,12 +5,13 @@ texts as `{"$t": index}` into its texts. A text that the policy withholds ends h
 and keyed digest go on.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from amfs_otel import guard
 from amfs_otel.assemble.plain_json import canonical_if_plain
+from amfs_otel.assemble.repeated import RepeatedItems
 from amfs_otel.capture.content import Masker, cut_between_words, kept_in_ledger
 from amfs_otel.chain.canonical import clean_text, jcs, normalised
 from amfs_otel.chain.jcs import MAX_SAFE_INTEGER
@@ -27,6 +28,7 @@ NOTE_BYTES = 64
 UNREADABLE = "<unreadable>"
 """Stands for a value whose reading failed; the event is kept."""
 
+LONG = 1 << 16
 NAME_LIMIT = 1024
 STRUCTURE_LIMIT = 256
 REMEMBERED_STRUCTURES = 1024
@@ -36,6 +38,11 @@ _DIGESTED = frozenset({"system_instructions", "tool_definitions", "arguments", "
 
 _TEXT_LISTS = frozenset({"alternatives"})
 """Fields that are a list of texts, one part each."""
+
+_REPEATED = frozenset({"input_messages", "system_instructions", "tool_definitions"})
+"""Fields of a request that hold what the one before it held, and little more."""
+
+_STRUCTURE, _NAME = FieldClass.STRUCTURE, FieldClass.NAME  # a member is slow to find in its enumeration
 
 
 @dataclass(slots=True)
@@ -63,6 +70,11 @@ class PreparedEvent:
         """About what it takes in memory."""
         return 400 + sum(len(text.data or b"") + 150 for text in self.texts)
 
+    @property
+    def text_bytes(self) -> int:
+        """Length of its texts, of those that are withheld, too."""
+        return sum(text.length_bytes for text in self.texts)
+
 
 @dataclass(frozen=True, slots=True)
 class Preparer:
@@ -72,12 +84,15 @@ class Preparer:
         content: Which texts are kept.
         masker: Masks secrets.
         digest_key: Key of the keyed digests, `None` without a writer key.
+        before_long: Called before what may take long: a long text, or a value that must be normalised.
     """
 
     content: LedgerContent
     masker: Masker
     digest_key: bytes | None
+    before_long: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
     _structures: dict[str, str] = field(default_factory=dict[str, str], compare=False, repr=False)
+    _repeated: RepeatedItems = field(default_factory=RepeatedItems, compare=False, repr=False)
 
     def event(self, event: Event, opened: PreparedEvent | None = None, *, ended: bool) -> PreparedEvent:
         """Prepares `event`.
@@ -94,7 +109,7 @@ class Preparer:
             facts["end_us"] = event.end_ns // 1000
             if event.error_type is not None:
                 facts["error_type"] = self._structure(event.error_type)
-            self._fields(event.result, facts, texts)
+            self._fields(event.result or {}, facts, texts)
         return PreparedEvent(facts["id"], event.seq, facts, texts, not ended)
 
     def _request(self, event: Event, texts: list[PreparedText]) -> dict[str, Any]:
@@ -117,22 +132,21 @@ class Preparer:
         self._fields(event.fields, facts, texts)
         return facts
 
-    def _fields(self, fields: Mapping[str, Any] | None, facts: dict[str, Any], texts: list[PreparedText]) -> None:
-        for key, value in (fields or {}).items():
+    def _fields(self, fields: Mapping[str, Any], facts: dict[str, Any], texts: list[PreparedText]) -> None:
+        """Most fields are counts, switches and short texts: they are taken here, where nothing can fail."""
+        for key, value in fields.items():
             if value is None:
                 continue
-            facts[key] = UNREADABLE if key in FIELDS else self._known_structure(value)
-            if facts[key] is UNREADABLE:
+            field_class = FIELDS.get(key, _STRUCTURE)
+            if field_class is _STRUCTURE and _is_plain_leaf(value):
+                facts[key] = value
+            elif field_class is _STRUCTURE and type(value) is str:
+                facts[key] = self._structures.get(value) or self._structure(value)
+            elif field_class is _NAME and type(value) is str:
+                facts[key] = {"$n": self.name_text(value)}
+            else:
+                facts[key] = UNREADABLE
                 guard.run("assemble", self._field, key, value, facts, texts)
-
-    def _known_structure(self, value: Any) -> Any:
-        """`_structure_of` for what most structure is: counts, switches and texts met before. Nothing in it can fail."""
-        kind = cast("type[Any]", type(value))
-        if kind is str:
-            return self._structures.get(value, UNREADABLE)
-        if kind is bool or (kind is int and -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER):
-            return value
-        return UNREADABLE
 
     def _field(self, key: str, value: Any, facts: dict[str, Any], texts: list[PreparedText]) -> None:
         facts[key] = self.value(key, value, texts)
@@ -180,10 +194,12 @@ class Preparer:
         return self.name(value)
 
     def _structure_of(self, value: Any, texts: list[PreparedText]) -> Any:
-        kind = cast("type[Any]", type(value))
+        kind = type(value)  # pyright: ignore[reportUnknownVariableType]
+        if value is None or _is_plain_leaf(value):
+            return value
         if issubclass(kind, str):
             return self._structure(value)
-        if value is None or issubclass(kind, (bool, int, float)):
+        if issubclass(kind, (int, float)):
             return normalised(value)
         if issubclass(kind, Mapping):
             mapping = cast("Mapping[str, Any]", value)
@@ -198,7 +214,7 @@ class Preparer:
         return f"${text}" if text.startswith("$") else text
 
     def _structure(self, text: str) -> str:
-        plain = str.__str__(text)
+        plain = text if type(text) is str else str.__str__(text)
         known = self._structures.get(plain)
         if known is None:
             clean, _ = clean_text(cut_between_words(plain, STRUCTURE_LIMIT))
@@ -211,30 +227,46 @@ class Preparer:
         value = evaluated(value)
         if value is None:
             return None
-        data, media = self._bytes(value)
+        data, media = self._bytes(key, value)
         klass: Literal["d", "m"] = "d" if field_class is FieldClass.DECISION else "m"
         digest_key = self.digest_key if key in _DIGESTED else None
         texts.append(prepare_text(data, klass, media, kept_in_ledger(field_class, self.content), digest_key))
         return {"$t": len(texts) - 1}
 
-    def _bytes(self, value: Any) -> tuple[bytes, str]:
+    def _bytes(self, key: str, value: Any) -> tuple[bytes, str]:
         """Masked bytes of a text and their media type."""
         if issubclass(type(value), str):
+            if len(value) > LONG:
+                self.before_long()
             clean, _ = clean_text(str.__str__(value))
             data, media = self.masker.text(_bounded(clean)).encode(), "text/plain"
         else:
-            data, media = self._json_bytes(value), "application/json"
+            data, media = self._json_bytes(key, value), "application/json"
         if len(data) <= TEXT_LIMIT_BYTES + NOTE_BYTES:
             return data, media
         kept = data[:TEXT_LIMIT_BYTES].decode("utf-8", "ignore")
         return (kept + _note(len(data))).encode(), "text/plain"
 
-    def _json_bytes(self, value: Any) -> bytes:
+    def _json_bytes(self, key: str, value: Any) -> bytes:
         """Masked canonical bytes; most content is plain and without a secret, and is taken as it is."""
+        if key in _REPEATED and type(value) is list:
+            text = self._repeated.text(cast("list[Any]", value), self.masker.leaves)
+            if text is not None:
+                return text.encode()
         text = canonical_if_plain(value)
+        if text is None or len(text) > LONG:
+            self.before_long()
         if text is not None and len(text) <= TEXT_LIMIT_BYTES and self.masker.leaves(text):
             return text.encode()
         return jcs(self.masker.value(_with_bounded_texts(normalised(value))))
+
+
+def _is_plain_leaf(value: Any) -> bool:
+    """Whether a value is a switch or a number that normalising leaves as it is."""
+    kind = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind is int:
+        return -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER
+    return kind is bool or (kind is float and value - value == 0.0)
 
 
 def _bounded(text: str) -> str:

@@ -17,7 +17,7 @@ class Origin:
     """Where traces of one process come from; part of each skeleton.
 
     Attributes:
-        facts: `{service, version, environment, host, process_id, started_us, libraries}`.
+        facts: `{service, program, version, environment, host, process_id, started_us, libraries}`.
         adopted_from: The dead process whose journal is signed, if it is not our own.
     """
 

@@ -10,6 +10,7 @@ from opentelemetry.trace import SpanKind
 from opentelemetry.util.types import AttributeValue
 
 from amfs_otel import semconv
+from amfs_otel.libraries import CONVENTIONS
 from amfs_otel.model import Kind
 
 _INFERENCE: dict[str, str] = {
@@ -48,14 +49,7 @@ _INFERENCE: dict[str, str] = {
     "chunks": semconv.AMFS_STREAM_CHUNKS,
     "attempts": semconv.AMFS_ATTEMPTS,
 }
-_MCP: dict[str, str] = {
-    "mcp_method": semconv.MCP_METHOD_NAME,
-    "protocol_version": semconv.MCP_PROTOCOL_VERSION,
-    "request_id": semconv.JSONRPC_REQUEST_ID,
-    "status_code": semconv.RPC_RESPONSE_STATUS_CODE,
-}
 _TOOL: dict[str, str] = {
-    **_MCP,
     "tool_name": semconv.GEN_AI_TOOL_NAME,
     "call_id": semconv.GEN_AI_TOOL_CALL_ID,
     "tool_type": semconv.GEN_AI_TOOL_TYPE,
@@ -92,7 +86,6 @@ _OTHERS: dict[str, str] = {
     "confidence": semconv.AMFS_STATEMENT_CONFIDENCE,
 }
 _RETRIEVAL: dict[str, str] = {
-    **_MCP,
     "data_source_id": semconv.GEN_AI_DATA_SOURCE_ID,
     "top_k": semconv.GEN_AI_RETRIEVAL_TOP_K,
 }
@@ -107,6 +100,12 @@ TABLES: dict[Kind, dict[str, str]] = {
     Kind.RETRIEVAL: _RETRIEVAL,
 }
 """Event field → attribute key, by kind."""
+
+_OWN_TABLES: dict[str, dict[Kind, dict[str, str]]] = {
+    source: {kind: {**TABLES.get(kind, _OTHERS), **own.attributes} for kind in Kind}
+    for source, own in CONVENTIONS.items()
+}
+"""The same for libraries with conventions of their own."""
 
 MODEL_CALLS = frozenset({Kind.LLM_CALL, Kind.EMBEDDINGS})
 """Kinds that are calls of a model."""
@@ -141,17 +140,20 @@ SPAN_EVENTS: dict[Kind, str] = {
 """Kinds that are events of the window's root span."""
 
 
-def span_name(kind: Kind, fields: Mapping[str, Any]) -> str:
-    """The span name that the profile asks for."""
+def span_name(kind: Kind, fields: Mapping[str, Any], source: str) -> str:
+    """The span name that the profile asks for, or the conventions of the library `source`."""
     if kind in MODEL_CALLS:
         model = fields.get("model")
         return f"{fields['operation']} {model}" if model else str(fields["operation"])
+    own = CONVENTIONS.get(source)
+    operation = fields.get(own.operation) if own is not None and own.operation is not None else None
     if kind is Kind.TOOL_CALL:
-        return f"{fields.get('mcp_method') or semconv.OPERATION_EXECUTE_TOOL} {fields['tool_name']}"
+        operation = operation or semconv.OPERATION_EXECUTE_TOOL
+        return str(operation) if fields.get("unlisted") is True else f"{operation} {fields['tool_name']}"
     if kind is Kind.AGENT_RUN:
         name = fields.get("agent_name")
         return f"{semconv.OPERATION_INVOKE_AGENT} {name}" if name else semconv.OPERATION_INVOKE_AGENT
-    return str(fields.get("mcp_method") or OPERATIONS[kind])
+    return str(operation or OPERATIONS[kind])
 
 
 def span_kind(kind: Kind, fields: Mapping[str, Any]) -> SpanKind:
@@ -165,7 +167,7 @@ def span_kind(kind: Kind, fields: Mapping[str, Any]) -> SpanKind:
 
 
 def attributes_from_fields(
-    kind: Kind, fields: Mapping[str, Any], names: Mapping[str, str]
+    kind: Kind, fields: Mapping[str, Any], names: Mapping[str, str], source: str
 ) -> dict[str, AttributeValue]:
     """Attributes of `fields` that are known and not `None`; a NaN, infinite or oversized number is left out.
 
@@ -173,8 +175,9 @@ def attributes_from_fields(
         kind: What the fields are of.
         fields: The fields.
         names: Each text as spans may show it (`content.SpanNames`).
+        source: The library that they were seen in.
     """
-    table = TABLES.get(kind, _OTHERS)
+    table = _OWN_TABLES.get(source, TABLES).get(kind, _OTHERS)
     found: dict[str, AttributeValue] = {}
     for name, value in fields.items():
         key = table.get(name)
@@ -196,25 +199,32 @@ def attributes_from_fields(
     return found
 
 
-def start_attributes(kind: Kind, fields: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, AttributeValue]:
+def start_attributes(
+    kind: Kind, fields: Mapping[str, Any], names: Mapping[str, str], source: str
+) -> dict[str, AttributeValue]:
     """All attributes known when a span starts, those that samplers look at among them."""
-    found = attributes_from_fields(kind, fields, names)
+    found = attributes_from_fields(kind, fields, names, source)
     if kind in MODEL_CALLS:
         if fields.get("stream"):
             found[semconv.GEN_AI_REQUEST_STREAM] = True
         return found
-    if kind in OPERATIONS and not (kind is Kind.RETRIEVAL and "mcp_method" in fields):
+    own = CONVENTIONS.get(source)
+    if kind in OPERATIONS and (own is None or own.operation is None or kind in own.genai_kinds):
         found[semconv.GEN_AI_OPERATION_NAME] = OPERATIONS[kind]
     if kind in (Kind.MEMORY_READ, Kind.MEMORY_WRITE) and fields.get("entity_path"):
         found[semconv.GEN_AI_MEMORY_RECORD_ID] = names[f"{fields['entity_path']}/{fields.get('key')}"]
+    if kind is Kind.TOOL_CALL and fields.get("unlisted") is True:
+        found.pop(semconv.GEN_AI_TOOL_NAME, None)
     if kind is Kind.AGENT_RUN and fields.get("agent_name"):
         found[semconv.GEN_AI_AGENT_NAME] = fields["agent_name"]
     return found
 
 
-def end_attributes(kind: Kind, result: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, AttributeValue]:
+def end_attributes(
+    kind: Kind, result: Mapping[str, Any], names: Mapping[str, str], source: str
+) -> dict[str, AttributeValue]:
     """Attributes known when a span ends."""
-    found = attributes_from_fields(kind, result, names)
+    found = attributes_from_fields(kind, result, names, source)
     if kind in MODEL_CALLS:
         first_chunk_ms = result.get("time_to_first_chunk_ms")
         if first_chunk_ms is not None:

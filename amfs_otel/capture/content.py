@@ -15,7 +15,9 @@ What is not kept leaves a salted commitment and its size. Secrets are masked in 
 written or exported.
 """
 
+import functools
 import re
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +25,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from amfs_otel import guard
+from amfs_otel.capture.marks import RULES, is_marked, lowered_text
 from amfs_otel.capture.plain import texts_of
 from amfs_otel.chain.canonical import clean_text
 from amfs_otel.model import FieldClass
@@ -47,10 +50,10 @@ _MODEL_MARKS = ("__pydantic_fields__", "__fields__", "__dataclass_fields__")
 def snapshot(value: Any, depth: int = SNAPSHOT_DEPTH) -> Any:
     """Copies the structure of `value` (lists, tuples, dicts, the fields of models), sharing the leaves.
 
-    Nothing is iterated that is not a list, tuple, set or dict; generators and unknown objects are kept by reference and
-    never consumed. At most `SNAPSHOT_ITEMS` containers' items are copied; deeper or larger parts stay shared.
+    Nothing is iterated that is not a list, tuple, set, dict or array; generators and unknown objects are kept by
+    reference and never consumed. At most `SNAPSHOT_ITEMS` items are copied; deeper or larger parts are shared.
     """
-    return _copied(value, depth, [SNAPSHOT_ITEMS])
+    return value if type(value) in _ATOMS else _copied(value, depth, [SNAPSHOT_ITEMS])
 
 
 def stop_sequences(value: Any) -> list[str] | None:
@@ -78,7 +81,7 @@ def _copied(value: Any, depth: int, budget: list[int]) -> Any:
     kind = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind in _ATOMS or depth <= 0:
         return value
-    if issubclass(kind, list | tuple):
+    if issubclass(kind, (list, tuple)):
         base: Any = list if issubclass(kind, list) else tuple
         items: list[Any] = value if kind is base else list(base.__iter__(value))
         budget[0] -= len(items)
@@ -101,20 +104,37 @@ def _copied(value: Any, depth: int, budget: list[int]) -> Any:
     if kind is set or kind is frozenset:
         return set(cast("set[Any]", value))
     fields = _model_fields(value)
-    return value if fields is None else _copied(fields, depth, budget)
+    if fields is not None:
+        return _copied(fields, depth, budget)
+    ndarray: Any = getattr(sys.modules.get("numpy"), "ndarray", None)
+    is_array = ndarray is not None and issubclass(kind, ndarray)
+    return _array_copied(value, ndarray, depth, budget) if is_array else value
+
+
+def _array_copied(value: Any, ndarray: Any, depth: int, budget: list[int]) -> Any:
+    """A copy of an array of numpy's, of its own class; a large one, of which only the shape is told, is shared."""
+    array = ndarray.view(value, ndarray)
+    budget[0] -= max(array.size, array.nbytes // 8)
+    if budget[0] <= 0:
+        return value
+    return _copied(array.tolist(), depth - 1, budget) if array.dtype.hasobject else array.copy()
+
+
+@functools.lru_cache(256)
+def _has_fields(kind: type[Any]) -> bool:
+    return kind is SimpleNamespace or any(hasattr(kind, mark) for mark in _MODEL_MARKS)
 
 
 def _model_fields(value: Any) -> dict[str, Any] | None:
     """The fields of a pydantic model, dataclass or namespace, read from its `__dict__`, never through its own code."""
-    kind = cast("type[Any]", type(value))
-    if kind is not SimpleNamespace and not any(hasattr(kind, mark) for mark in _MODEL_MARKS):
+    if not _has_fields(cast("type[Any]", type(value))):
         return None
     try:
         fields = dict(object.__getattribute__(value, "__dict__"))
     except AttributeError:
         return None
     extra = getattr(value, "__pydantic_extra__", None)
-    return {**fields, **extra} if type(extra) is dict else fields
+    return {**fields, **extra} if type(extra) is dict and extra else fields
 
 
 def kept_in_ledger(field_class: FieldClass, content: LedgerContent) -> bool:
@@ -124,81 +144,6 @@ def kept_in_ledger(field_class: FieldClass, content: LedgerContent) -> bool:
     if field_class is FieldClass.MESSAGE:
         return content is LedgerContent.ALL
     return True
-
-
-_ASSIGNED = r"api[_-]?key|access[_-]?token|auth[_-]?token|client[_-]?secret|secret[_-]?key|passw(?:or)?d|pwd"
-_SECRETS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
-    (marks, re.compile(pattern))
-    for marks, pattern in (
-        (
-            ("-----begin ",),
-            r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
-        ),
-        (
-            ("sk-", "sk_", "rk-", "rk_", "pk-", "pk_"),
-            r"\b(?:sk|rk|pk)[-_](?:[A-Za-z0-9]+[-_])*[A-Za-z0-9_-]{16,}",
-        ),
-        (("akia", "asia"), r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
-        (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"\bgh[pousr]_[A-Za-z0-9]{30,}"),
-        (("github_pat_",), r"\bgithub_pat_[A-Za-z0-9_]{30,}"),
-        (("glpat-",), r"\bglpat-[A-Za-z0-9_-]{18,}"),
-        (("xox",), r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}"),
-        (("aiza",), r"\bAIza[0-9A-Za-z_-]{30,}"),
-        (("ya29.",), r"\bya29\.[0-9A-Za-z_-]{20,}"),
-        (("eyj",), r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
-        (("bearer", "basic"), r"\b(?i:bearer|basic)[ ]+[A-Za-z0-9._~+/=-]{16,}"),
-        (("://",), r"(?<=://)[^\s/@:]{0,256}:[^\s/@]{1,256}(?=@)"),
-        (
-            (
-                *("apikey", "api_key", "api-key", "accesstoken", "access_token", "access-token"),
-                *("authtoken", "auth_token", "auth-token", "clientsecret", "client_secret", "client-secret"),
-                *("secretkey", "secret_key", "secret-key", "passwd", "password", "pwd"),
-            ),
-            rf"(?i:\b(?:{_ASSIGNED})\b[\"']?[ ]*[:=\uff1a\uff1d][ ]*[\"']?)(?P<assigned>[^\s\"',;&}}]{{6,}})",
-        ),
-    )
-)
-"""Marks, in lower case, of which one must occur in a text for the expression to be tried: looking for them is fast."""
-
-_MARKS = (
-    *(mark for marks, _ in _SECRETS for mark in marks),
-    *("authorization", "cookie", "refreshtoken", "refresh_token", "refresh-token"),
-    *("privatekey", "private_key", "private-key"),
-)
-"""The marks of all rules, and of `_SECRET_KEYS`."""
-
-_HINTS = ("token", "secret", "pass", "key", "_", "-", "z", "j", "x", "9", ":")
-"""Parts of marks: looking for what many marks share, or for one character, is far cheaper than for each of them."""
-
-
-def _marks_by_hint() -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    for mark in _MARKS:
-        hint = next((hint for hint in _HINTS if hint in mark), mark)
-        found[hint] = (*found.get(hint, ()), mark)
-    return found
-
-
-_BY_HINT = tuple(_marks_by_hint().items())
-
-
-def _lowered(text: str) -> str:
-    """`text` in lower case, with every letter that the expressions take for one of ASCII's as that one."""
-    lowered = text.lower()
-    if not lowered.isascii():
-        for letter, plain in (("\u017f", "s"), ("\u0131", "i"), ("\u0307", "")):  # long s, dotless i, the dot of I
-            lowered = lowered.replace(letter, plain)
-    return lowered
-
-
-def _marked(lowered: str) -> bool:
-    """Whether one of `_MARKS` occurs in a text, given in lower case."""
-    for hint, marks in _BY_HINT:
-        if hint in lowered:
-            for mark in marks:
-                if mark in lowered:
-                    return True
-    return False
 
 
 _CARD_DIGITS = 13
@@ -232,8 +177,8 @@ class Masker:
         return known
 
     def _without_keys(self, text: str) -> str:
-        masked, lowered = text, _lowered(text)
-        for marks, secret in _SECRETS if _marked(lowered) else ():
+        masked, lowered = text, lowered_text(text)
+        for marks, secret in RULES if is_marked(lowered) else ():
             if any(mark in lowered for mark in marks):
                 masked = _replaced(secret, _without_secret, masked)
         for pattern in self.patterns:
@@ -252,7 +197,7 @@ class Masker:
         """Whether there is nothing to mask in `texts`, as `plain.texts_of` gives them. In doubt it says no."""
         if self.patterns or self.functions:
             return False
-        if _marked(_lowered(texts)):
+        if is_marked(lowered_text(texts)):
             return False
         # Most texts have fewer digits than a card number, and to count them takes a twentieth of looking for a run.
         digits = texts.encode("utf-8", "surrogatepass").translate(None, _NO_DIGITS)

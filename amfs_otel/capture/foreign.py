@@ -20,7 +20,6 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -33,40 +32,14 @@ from amfs_otel import semconv
 from amfs_otel.capture.ambient import STEP_KEY
 from amfs_otel.capture.announced import AnnouncedCall
 from amfs_otel.capture.steps import Step
+from amfs_otel.libraries import LIBRARIES, Instrumentor, Library
 from amfs_otel.model import Kind
 
+_LIBRARY_OF: dict[str, Library] = {by.module: library for library in LIBRARIES for by in library.beside}
+"""By the module of the instrumentor."""
 
-@dataclass(frozen=True, slots=True)
-class Instrumentor:
-    """An instrumentor of another vendor.
-
-    Attributes:
-        module: Its module; the names of its scopes begin with it.
-        library: Name of our patch of the same library.
-        metrics: Whether it counts tokens in metrics, too.
-        framework: Whether it hears the callbacks of a framework, where a model call is one of many kinds of runs.
-        afterwards: The API of which it makes spans, of that name, only after the call, and counts no tokens in metrics.
-    """
-
-    module: str
-    library: str
-    metrics: bool = True
-    framework: bool = False
-    afterwards: tuple[str, str] | None = None
-
-
-INSTRUMENTORS: tuple[Instrumentor, ...] = (
-    Instrumentor("opentelemetry.instrumentation.genai.openai", "openai"),
-    Instrumentor("opentelemetry.instrumentation.genai.anthropic", "anthropic"),
-    Instrumentor("opentelemetry.instrumentation.genai.langchain", "langchain", framework=True),
-    Instrumentor("opentelemetry.instrumentation.openai_v2", "openai"),
-    Instrumentor("opentelemetry.instrumentation.openai", "openai", afterwards=("responses", "openai.response")),
-    Instrumentor("opentelemetry.instrumentation.anthropic", "anthropic"),
-    Instrumentor("opentelemetry.instrumentation.langchain", "langchain", framework=True),
-    Instrumentor("openinference.instrumentation.openai", "openai", metrics=False),
-    Instrumentor("openinference.instrumentation.anthropic", "anthropic", metrics=False),
-    Instrumentor("openinference.instrumentation.langchain", "langchain", metrics=False, framework=True),
-)
+INSTRUMENTORS: tuple[Instrumentor, ...] = tuple(by for library in LIBRARIES for by in library.beside)
+"""All that are known."""
 
 MODEL_KINDS = (Kind.LLM_CALL, Kind.EMBEDDINGS)
 _MODEL_OPERATIONS = frozenset({"chat", "embeddings", "generate_content", "text_completion"})
@@ -103,15 +76,17 @@ class ForeignSpan:
         span: The span.
         scope: Name of its scope.
         by: Who made it.
+        library: What that one instruments.
         parent: What it, and every span of a model call around it, is a part of.
         claimed: Whether an event is known for which it stands.
         late: Whether it is one of those that begin after the call, and that no metrics of theirs count.
     """
 
-    __slots__ = ("by", "claimed", "late", "parent", "scope", "span")
+    __slots__ = ("by", "claimed", "late", "library", "parent", "scope", "span")
 
     def __init__(self, span: Any, by: Instrumentor, scope: str) -> None:
         self.span, self.by, self.scope = span, by, scope
+        self.library = _LIBRARY_OF[by.module]
         self.claimed = False
         self.late = by.afterwards is not None and span.name == by.afterwards[1]
         self.parent: SpanContext | None = span.parent
@@ -159,9 +134,10 @@ def watch() -> None:
 
 
 def _loaded(by: Instrumentor, _module: Any) -> None:
-    watched.add(by.library)
+    library = _LIBRARY_OF[by.module].name
+    watched.add(library)
     if by.afterwards is not None:
-        _afterwards.add((by.library, by.afterwards[0]))
+        _afterwards.add((library, by.afterwards[0]))
 
 
 def instrumentor_of(scope: str) -> Instrumentor | None:
@@ -174,7 +150,8 @@ def instrumentor_of(scope: str) -> Instrumentor | None:
 
 def counts(source: str) -> bool:
     """Whether the metrics of another instrumentor that is at work count the calls of `source`."""
-    return any(by.library == source and by.metrics and _is_at_work(by) for by in INSTRUMENTORS)
+    others = (by for library in LIBRARIES if library.name == source for by in library.beside)
+    return any(by.metrics and _is_at_work(by) for by in others)
 
 
 def _is_at_work(by: Instrumentor) -> bool:
@@ -212,7 +189,7 @@ def started(span: Any) -> None:
         _stand_for(step, beside, found)
         beside.resume()
         return
-    call = AnnouncedCall.here() if by.framework else None
+    call = AnnouncedCall.here() if found.library.framework else None
     if call is not None and call.foreign is None and not call.claimed:
         call.foreign, found.claimed = found, True
 
@@ -224,7 +201,7 @@ def _is_of_a_model(span: Any, by: Instrumentor) -> bool:
         return operation in _MODEL_OPERATIONS
     if kind is not None:
         return kind in _OPENINFERENCE_KINDS
-    return not by.framework or _for_a_model(inspect.currentframe())
+    return not _LIBRARY_OF[by.module].framework or _for_a_model(inspect.currentframe())
 
 
 def _for_a_model(frame: Any) -> bool:
@@ -245,7 +222,7 @@ def _for_a_model(frame: Any) -> bool:
 def announced(call: AnnouncedCall) -> None:
     """A framework's call has just been announced: the span that another made of it before is its."""
     found = _newest.get()
-    if found is not None and found.by.framework and not found.claimed and found.span.is_recording():
+    if found is not None and found.library.framework and not found.claimed and found.span.is_recording():
         call.foreign, found.claimed = found, True
 
 
@@ -261,7 +238,7 @@ def standing_for(kind: Kind, source: str, call: AnnouncedCall | None) -> Foreign
     if found is not None and (found.claimed or not found.span.is_recording()):
         found = None
     unannounced = call is None and kind is Kind.LLM_CALL
-    if found is not None and (found.by.library == source or (unannounced and found.by.framework)):
+    if found is not None and (found.library.name == source or (unannounced and found.library.framework)):
         return found
     if call is None:
         return None
@@ -299,7 +276,7 @@ class Beside:
         """Has `found` stand for the call, unless ours does, or another's of the same library."""
         found.claimed = True
         self.counted = self.counted or (found.by.metrics and not found.late)
-        if self._start is None and (self.foreign is None or not self.foreign.by.framework):
+        if self._start is None and (self.foreign is None or not self.foreign.library.framework):
             return False
         self.foreign, self._start = found, None
         return True

@@ -1,6 +1,7 @@
 """The client metrics of profile genai-0.1.0, on the application's MeterProvider, never one of ours."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from opentelemetry.metrics import Counter, Histogram, Meter
@@ -9,6 +10,7 @@ from opentelemetry.util.types import AttributeValue
 from amfs_otel import semconv
 from amfs_otel.capture.attributes import OPERATIONS
 from amfs_otel.capture.sessions import Calls
+from amfs_otel.libraries import CONVENTIONS, Conventions, Duration
 from amfs_otel.model import Event, Kind
 from amfs_otel.semconv import Metric
 
@@ -40,13 +42,13 @@ class ClientMetrics:
         if not self.enabled:
             return
         seconds = (event.end_ns - event.start_ns) / 1e9
+        own = CONVENTIONS.get(event.source)
         if event.kind is Kind.LLM_CALL:
             self._inference(event, seconds)
         elif event.kind is Kind.EMBEDDINGS:
             self._embeddings(event, seconds)
-        elif "mcp_method" in event.fields:
-            metric = semconv.MCP_SERVER_DURATION if event.fields.get("served") else semconv.MCP_CLIENT_DURATION
-            self._observe(metric, seconds, _of_request(event))
+        elif own is not None and (measured := _duration_of(event, own)) is not None:
+            self._observe(_metric_of(measured), seconds, _of_own(event, own))
         elif event.kind is Kind.TOOL_CALL:
             shown: dict[str, AttributeValue] = {semconv.GEN_AI_TOOL_NAME: str(event.fields.get("tool_name"))}
             self._observe(semconv.EXECUTE_TOOL_DURATION, seconds, _with_error(shown, event))
@@ -167,14 +169,25 @@ def _of_call(event: Event) -> dict[str, AttributeValue]:
     return _with_error(shown, event)
 
 
-def _of_request(event: Event) -> dict[str, AttributeValue]:
-    fields = event.fields
-    shown: dict[str, AttributeValue] = {semconv.MCP_METHOD_NAME: fields["mcp_method"]}
-    if event.kind is Kind.TOOL_CALL:
-        shown[semconv.GEN_AI_OPERATION_NAME] = semconv.OPERATION_EXECUTE_TOOL
-        shown[semconv.GEN_AI_TOOL_NAME] = str(fields["tool_name"])
-    if fields.get("protocol_version") is not None:
-        shown[semconv.MCP_PROTOCOL_VERSION] = fields["protocol_version"]
+def _duration_of(event: Event, own: Conventions) -> Duration | None:
+    return own.served_duration if event.fields.get("served") is True else own.duration
+
+
+@cache
+def _metric_of(duration: Duration) -> Metric:
+    return Metric(duration.name, "histogram", "s", duration.description, duration.buckets)
+
+
+def _of_own(event: Event, own: Conventions) -> dict[str, AttributeValue]:
+    """What a library's own conventions have its metrics say."""
+    known = {**event.fields, **(event.result or {})}
+    shown: dict[str, AttributeValue] = {
+        own.attributes[name]: known[name] for name in own.measured_by if known.get(name) is not None
+    }
+    if event.kind in own.genai_kinds:
+        shown[semconv.GEN_AI_OPERATION_NAME] = OPERATIONS[event.kind]
+    if event.kind is Kind.TOOL_CALL and known.get("unlisted") is not True:
+        shown[semconv.GEN_AI_TOOL_NAME] = str(known["tool_name"])
     return _with_error(shown, event)
 
 

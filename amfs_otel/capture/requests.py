@@ -33,15 +33,18 @@ def enter_request() -> Request | None:
     here = open_request()
     if here is not None and not here.returned:
         return None
-    request = begin_request()
-    request.awaits_span = True
-    return request
-
-
-def request_of_span() -> Request | None:
-    """`begin_request` for a SERVER or CONSUMER span; `None` where it is that of the request which a hook has marked."""
-    here = open_request()
-    if here is not None and here.awaits_span:
-        here.awaits_span = False
-        return None
     return begin_request()
+
+
+def request_of_span(span_id: int) -> Request | None:
+    """`begin_request` for a SERVER or CONSUMER span; `None` where its request is marked already.
+
+    That was done by a hook, or for the span itself: a provider that stands for another tells of it once more.
+    """
+    here = open_request()
+    if here is not None and here.span_id in (0, span_id):
+        here.span_id = span_id
+        return None
+    request = begin_request()
+    request.span_id = span_id
+    return request

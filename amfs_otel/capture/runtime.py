@@ -17,14 +17,14 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 
 from amfs_otel import guard, semconv
 from amfs_otel.capture import attributes, foreign
-from amfs_otel.capture.ambient import current_run, last_memory, place_here
+from amfs_otel.capture.ambient import SPAN_KEY, current_run, last_memory, place_here
 from amfs_otel.capture.announced import AnnouncedCall
 from amfs_otel.capture.content import Masker, SpanNames, name
 from amfs_otel.capture.metrics import ClientMetrics
 from amfs_otel.capture.placing import Placing
 from amfs_otel.capture.sessions import Calls, Place, Session, Window, next_seq
 from amfs_otel.capture.span_content import Remembered, content_attributes
-from amfs_otel.capture.steps import Root, Step, below_root, counted, message_of, type_name
+from amfs_otel.capture.steps import Root, Step, below_root, below_step, counted, message_of, type_name
 from amfs_otel.capture.windows import Windows
 from amfs_otel.model import ClosedBy, Event, Kind, RecordKind, Sink
 from amfs_otel.settings import Settings
@@ -53,7 +53,7 @@ class Capture(Placing):
         self.tracer, self.metrics = tracer, metrics
         self.content_on_spans = settings.span_content.on_spans
         self.names = SpanNames(masker)
-        self._remembered_texts: Remembered = {}
+        self._remembered_texts = Remembered()
         self._inherited = False
 
     def after_fork_in_child(self) -> None:
@@ -95,16 +95,18 @@ class Capture(Placing):
             window, flag = self.resolve(place, memory, inside)
             event.parent_id = event.parent_id or window.run_event_id
             starts = self._parent_span if late else self._start_span
-            span = guard.run("spans", starts, event, window, here) or trace.INVALID_SPAN
+            below = here if inside is None or inside.placed.window is not window else below_step(inside, here)
+            span = guard.run("spans", starts, event, window, below) or trace.INVALID_SPAN
             self._own_agent(event, window, memory)
             event.flags = flag
             calls = counted(event, outer, window)
             placed = self.windows.place(window, event, place, provisional=bool(flag), step=True)
         if memory is not None:
             last_memory.set((memory, event.seq))
-        step = Step(self, event, placed, place=place, span=span, mono_ns=mono_ns, calls=calls)
+        began_in = here.get(SPAN_KEY)
+        step = Step(self, event, placed, place=place, span=span, mono_ns=mono_ns, calls=calls, began_in=began_in)
         if late:
-            step.beside = foreign.Beside(partial(self._started, event, window.root, here))
+            step.beside = foreign.Beside(partial(self._started, event, window.root, below))
             guard.run("spans", foreign.stand_beside, step, theirs)
         return step
 
@@ -127,7 +129,10 @@ class Capture(Placing):
             window.root, window.owns_root = Root(span, window.record_id, place.parent_span_id), False
             window.run_event_id, session.calls = event.id, Calls()
             placed = self.windows.place(window, event, place, provisional=False, step=True)
-        return Step(self, event, placed, place=place, span=span, mono_ns=mono_ns, calls=session.calls)
+        began_in = here.get(SPAN_KEY)
+        return Step(
+            self, event, placed, place=place, span=span, mono_ns=mono_ns, calls=session.calls, began_in=began_in
+        )
 
     def instant(
         self,
@@ -169,7 +174,7 @@ class Capture(Placing):
         self.windows.place(window, event, place, provisional=provisional, step=False)
 
     def _show_instant(self, root: Span, shown_as: str, event: Event) -> None:
-        shown = attributes.attributes_from_fields(event.kind, event.fields, self.names)
+        shown = attributes.attributes_from_fields(event.kind, event.fields, self.names, event.source)
         root.add_event(shown_as, shown, timestamp=event.start_ns)
 
     def _event(self, kind: Kind, source: str, fields: dict[str, Any], start_ns: int, outer: Step | None) -> Event:
@@ -238,10 +243,10 @@ class Capture(Placing):
 
     def _started(self, event: Event, root: Root | None, here: Context) -> Span:
         span = self.tracer.start_span(
-            attributes.span_name(event.kind, event.fields),
+            attributes.span_name(event.kind, event.fields, event.source),
             context=below_root(root, here),
             kind=attributes.span_kind(event.kind, event.fields),
-            attributes=attributes.start_attributes(event.kind, event.fields, self.names),
+            attributes=attributes.start_attributes(event.kind, event.fields, self.names, event.source),
             start_time=event.start_ns,
         )
         ids = span.get_span_context()
@@ -288,7 +293,9 @@ class Capture(Placing):
 
     def _set_end_attributes(self, span: Span, event: Event) -> None:
         result = event.result or {}
-        shown = attributes.end_attributes(event.kind, result, self.names) if event.status == "ok" or result else {}
+        shown: dict[str, Any] = {}
+        if event.status == "ok" or result:
+            shown = attributes.end_attributes(event.kind, result, self.names, event.source)
         if event.error_type is not None:
             shown[semconv.ERROR_TYPE] = event.error_type
             span.set_status(Status(StatusCode.ERROR))

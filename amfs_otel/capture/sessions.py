@@ -24,7 +24,7 @@ class Request:
         open: Whether it is still under way.
         session: The session of its implicit window, where it has one.
         outer: The open request in which it began; counts again when this one has ended.
-        awaits_span: Whether a boundary hook made it and no SERVER or CONSUMER span was taken for it yet.
+        span_id: The SERVER or CONSUMER span that is its own; 0 for none yet, then the first that begins inside is it.
         returned: Whether only its body is still being read: what begins now is another request.
     """
 
@@ -32,7 +32,7 @@ class Request:
     open: bool = True
     session: "Session | None" = None
     outer: "Request | None" = None
-    awaits_span: bool = False
+    span_id: int = 0
     returned: bool = False
 
 

@@ -6,6 +6,7 @@ so that an attribute stays valid by its schema, and the span says how many bytes
 
 import contextlib
 import json
+import marshal
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -28,14 +29,33 @@ _FIELDS: dict[str, str] = {
 }
 
 
-Remembered = dict[tuple[Callable[[Any], Any], bytes], tuple[str, int]]
-"""What a field was before its text was made, and what makes it → the text, and how many bytes are missing from it."""
+_Making = Callable[[Any], Any] | None
 
-_RECURRENT = frozenset({"tool_definitions"})
-"""Fields that are the same in most calls."""
+REMEMBERED_BYTES = 1 << 16
+ALL_REMEMBERED_BYTES = 1 << 18
+"""Of one text and what it was made of, and of all of them."""
 
-REMEMBERED_TEXTS = 16
-REMEMBERED_BYTES = 1 << 15
+
+class Remembered(dict[tuple[_Making, bytes], tuple[str, int]]):
+    """Texts made before, of what recurs: what was marshalled, and what makes a value of it → text, bytes missing.
+
+    Tools are the same in most calls, and a conversation repeats all that was said before. When full it begins anew.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._size = 0
+
+    def keep(self, making: _Making, raw: bytes, made: tuple[str, int]) -> None:
+        """Remembers what was made of `raw`, unless that is large."""
+        size = len(raw) + len(made[0])
+        if size > REMEMBERED_BYTES:
+            return
+        self._size += size
+        if self._size > ALL_REMEMBERED_BYTES:
+            self.clear()
+            self._size = size
+        self[making, raw] = made
 
 
 def content_attributes(
@@ -55,8 +75,7 @@ def content_attributes(
     for name, key in _FIELDS.items():
         value = fields.get(name)
         if value is not None:
-            known = remembered if name in _RECURRENT else None
-            found[key], cut = _text_of(value, masker, limit, known)
+            found[key], cut = _text_of(name, value, masker, limit, remembered)
             missing += cut
     if kind is Kind.MEMORY_QUERY and fields.get("parameters", {}).get("query"):
         text, cut = _plain_text(_resolved(fields["parameters"]["query"]), masker, limit)
@@ -76,16 +95,47 @@ def content_attributes(
     return found
 
 
-def _text_of(value: Any, masker: Masker, limit: int | None, remembered: Remembered | None) -> tuple[str, int]:
-    raw = value.raw if isinstance(value, Deferred) else None
-    if remembered is None or not isinstance(raw, bytes) or len(raw) > REMEMBERED_BYTES:
+def _text_of(
+    name: str, value: Any, masker: Masker, limit: int | None, remembered: Remembered | None
+) -> tuple[str, int]:
+    if remembered is None:
+        return _json_text(_resolved(value), masker, limit)
+    if name == "input_messages":
+        return _messages_text(_resolved(value), masker, limit, remembered)
+    raw = value.raw if name == "tool_definitions" and isinstance(value, Deferred) else None
+    if not isinstance(raw, bytes):
         return _json_text(_resolved(value), masker, limit)
     known = remembered.get((value.make, raw))
     if known is None:
-        if len(remembered) >= REMEMBERED_TEXTS:
-            remembered.clear()
-        known = remembered[value.make, raw] = _json_text(_resolved(value), masker, limit)
+        known = _json_text(_resolved(value), masker, limit)
+        remembered.keep(value.make, raw, known)
     return known
+
+
+def _messages_text(messages: Any, masker: Masker, limit: int | None, remembered: Remembered) -> tuple[str, int]:
+    """The text of a conversation, put together of those of its messages, most of which were said before."""
+    if type(messages) is list:
+        said = cast("list[Any]", messages)
+        text = f"[{','.join([_message_text(message, masker, remembered) for message in said])}]"
+        if limit is None or len(text) <= limit:
+            return text, 0
+    return _tree_text(messages, masker, limit)
+
+
+def _message_text(message: Any, masker: Masker, remembered: Remembered) -> str:
+    """The text of one message. Only those in which nothing was masked or replaced are remembered."""
+    try:
+        raw = marshal.dumps(message)
+    except ValueError:  # not all of it is of built-in types
+        return _tree_text(message, masker, None)[0]
+    known = remembered.get((None, raw))
+    if known is not None:
+        return known[0]
+    if not _may_be_shown(message, masker):
+        return _tree_text(message, masker, None)[0]
+    text = _json(message)
+    remembered.keep(None, raw, (text, 0))
+    return text
 
 
 def _resolved(value: Any) -> Any:
@@ -107,16 +157,23 @@ def _json_text(value: Any, masker: Masker, limit: int | None) -> tuple[str, int]
         # Arguments of a tool call are a JSON text already; it would be shortened as one string.
         with contextlib.suppress(ValueError):
             value = json.loads(value)
-    texts = texts_of(value)
-    if texts is not None and len(texts) <= SPAN_TEXT_LIMIT and masker.leaves(texts):
-        plain = value
-    else:
-        plain = masker.value(_readable(normalised(value)))
+    return _tree_text(value, masker, limit)
+
+
+def _tree_text(value: Any, masker: Masker, limit: int | None) -> tuple[str, int]:
+    plain = value if _may_be_shown(value, masker) else masker.value(_readable(normalised(value)))
     text = _json(plain)
     return (text, 0) if limit is None or len(text) <= limit else _shortened(plain, len(text), limit)
 
 
-_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+def _may_be_shown(value: Any, masker: Masker) -> bool:
+    """Whether `value` may be shown as it is: plain, of bounded texts, with nothing in them to be masked."""
+    texts = texts_of(value)
+    return texts is not None and len(texts) <= SPAN_TEXT_LIMIT and masker.leaves(texts)
+
+
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+"""For what `texts_of` has walked or `normalised` has made: neither holds itself."""
 
 
 def _readable(tree: Any) -> Any:

@@ -53,6 +53,17 @@ def below_root(root: Root | None, here: Context) -> Context:
     return here
 
 
+def below_step(step: "Step", here: Context) -> Context:
+    """`here`, with the span of `step` as the current one where there is none, or only the one that the step began in.
+
+    That is where a framework says what something is a part of, and nothing made that current: runs may be generators.
+    """
+    current = here.get(SPAN_KEY)
+    if current is None or current is step.began_in:
+        return Context({**here, SPAN_KEY: step.shown()})
+    return here
+
+
 class Step:
     """One event with a duration, from its start to its single end.
 
@@ -65,9 +76,12 @@ class Step:
         beside: Where another instrumentor may have a span of the same call: which of the two it is.
         attempts: How often the call was tried.
         calls: Those of the agent run that it is or in which it lies, if in any.
+        began_in: The span that was current where it began.
     """
 
-    __slots__ = ("_capture", "_mono_ns", "attempts", "beside", "calls", "done", "event", "place", "placed", "span")
+    __slots__ = (
+        "_capture", "_mono_ns", "attempts", "began_in", "beside", "calls", "done", "event", "place", "placed", "span",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -79,6 +93,7 @@ class Step:
         span: Span,
         mono_ns: int,
         calls: Calls | None,
+        began_in: Any = None,
     ) -> None:
         self._capture = capture
         self._mono_ns = mono_ns
@@ -90,6 +105,7 @@ class Step:
         self.place = place
         self.span = span
         self.calls = calls
+        self.began_in = began_in
 
     def attach(self) -> Any:
         """Makes it the current step and span; give the token to `detach` in the same context."""

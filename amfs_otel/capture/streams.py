@@ -2,9 +2,9 @@
 
 `StreamWatch` holds what a stream has shown so far. Six exits are told apart: `complete`, `closed_early`, `abandoned`,
 `cancelled`, `error`, `interpreter_exit`. The user keeps the library's own stream object; only the iterator inside it is
-replaced, by `WatchedIterator` or `WatchedAsyncIterator`. No context token is held across a yield and the application's
-generator stays in its own task; the work per chunk is one call of `fold`, and a look at the clock where there are
-metrics.
+replaced, by `WatchedIterator` or `WatchedAsyncIterator`. Where that object is a plain generator, they get one of ours
+(`watched_generator`). No context token is held across a yield and the application's generator stays in its own task;
+the work per chunk is one call of `fold`, and a look at the clock where there are metrics.
 
 A stream that nobody reads to its end is noticed when its watch is collected. That may happen anywhere, so the step is
 ended there and then only where no lock can be held; else it waits for the next event or the worker's next tick.
@@ -14,7 +14,7 @@ import inspect
 import sys
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from types import FrameType
 from typing import Any, Generic, Literal, TypeVar
 
@@ -103,15 +103,20 @@ class StreamWatch:
         else:
             self.done("error", error)
 
+    def left(self, exit_: StreamExit, frame: FrameType | None) -> None:
+        """Ends the step in `frame`, which the collector may be in: at once, or as soon as no lock can be held."""
+        if _may_hold_a_lock(frame):
+            self.step.later(lambda: self.done(exit_))
+        else:
+            self.done(exit_)
+
     def __del__(self) -> None:
         if self.step.done:
             return
         if sys.is_finalizing():
             self.done("interpreter_exit")
-        elif _may_hold_a_lock(inspect.currentframe()):
-            self.step.later(lambda: self.done("abandoned"))
         else:
-            self.done("abandoned")
+            self.left("abandoned", inspect.currentframe())
 
 
 class WatchedIterator(Generic[_T]):
@@ -215,6 +220,34 @@ class WatchedAsyncIterator(Generic[_T]):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
+
+
+def watched_generator(inner: Iterator[_T], watch: StreamWatch) -> Generator[_T, None, None]:
+    """A generator in place of `inner`, for libraries whose streams are generators.
+
+    One that is collected in the middle is closed by that, so it counts as `closed_early`; one that was never begun is
+    `abandoned`.
+    """
+    watched = WatchedIterator(inner, watch)
+    try:
+        yield from watched
+    except GeneratorExit:
+        if isinstance(inner, Generator):
+            inner.close()
+        watch.left("closed_early", inspect.currentframe())
+        raise
+
+
+async def watched_async_generator(inner: AsyncIterator[_T], watch: StreamWatch) -> AsyncGenerator[_T, None]:
+    """`watched_generator` for asynchronous ones."""
+    try:
+        async for chunk in WatchedAsyncIterator(inner, watch):
+            yield chunk
+    except GeneratorExit:
+        if isinstance(inner, AsyncGenerator):
+            await inner.aclose()
+        watch.left("closed_early", inspect.currentframe())
+        raise
 
 
 def _may_hold_a_lock(collecting: FrameType | None) -> bool:

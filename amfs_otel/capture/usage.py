@@ -10,6 +10,9 @@ from typing import Any
 from amfs_otel.capture.nodes import members
 from amfs_otel.model import Usage
 
+_LARGEST = 1 << 40
+"""No reply has more; the sums that metrics keep of such counts do not outgrow the 64 bits that OTLP has for them."""
+
 
 def usage_from_openai(usage: Any) -> Usage:
     """From `usage` of chat.completions, responses or embeddings (object or mapping); inclusive counts.
@@ -82,7 +85,7 @@ def later_usage(earlier: Usage, later: Usage) -> Usage:
 def _count(fields: Mapping[str, Any], name: str) -> int | None:
     """A count, if it is one: providers also send null, floats and, in error bodies, texts."""
     value = fields.get(name)
-    return value if type(value) is int and 0 <= value < 1 << 63 else None
+    return value if type(value) is int and 0 <= value <= _LARGEST else None
 
 
 def _first(fields: Mapping[str, Any], name: str, other: str) -> int | None:

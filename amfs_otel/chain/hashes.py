@@ -15,7 +15,9 @@ ENTRY_DOMAIN = b"amfs-otel/v1/entry\0"
 
 def part_commitment(salt: bytes, data: bytes) -> bytes:
     """Return c_i, 32 bytes (FORMAT 4.1)."""
-    return sha256(b"".join((PART_DOMAIN, salt, len(data).to_bytes(8, "big"), data))).digest()
+    digest = sha256(PART_DOMAIN + salt + len(data).to_bytes(8, "big"))
+    digest.update(data)  # apart, so that a large text is not copied
+    return digest.digest()
 
 
 def content_hash(commitments: Sequence[bytes]) -> bytes:

@@ -134,7 +134,8 @@ def read_header(header: bytes) -> Header:
         raise FormatError("the header's members are not those of the format, in canonical form", where="FORMAT 3.1")
     read = Header._make((*match.groups(), facts))
     _check_counts(read)
-    _check_facts(read.kind, facts)
+    if facts is not None or read.kind in _FACTS_OF_KIND:
+        _check_facts(read.kind, facts)
     return read
 
 

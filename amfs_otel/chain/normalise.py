@@ -28,6 +28,7 @@ MAX_NODES = 1_000_000
 
 MAX_REPR_CHARACTERS = 256
 MAX_ARRAY_ITEMS = 10_000
+MAX_ARRAY_BYTES = 1 << 20
 
 _REPLACED = dict.fromkeys((0, *range(0xD800, 0xE000)), "\ufffd")
 
@@ -153,7 +154,7 @@ class Normaliser:
         return {"$type": _type_name(kind), **result}
 
     def _numpy(self, value: Any, kind: type[Any]) -> Any:
-        if value.ndim and value.size > MAX_ARRAY_ITEMS:
+        if value.nbytes > MAX_ARRAY_BYTES or (value.ndim and value.size > MAX_ARRAY_ITEMS):
             return {"$type": _type_name(kind), "dtype": str(value.dtype), "shape": [int(size) for size in value.shape]}
         inner = value.tolist()
         return _unknown(value, kind) if type(inner) is kind else self.tree(inner)

@@ -9,9 +9,9 @@ from amfs_otel.chain.findings import Finding, Verdict
 from amfs_otel.chain.record import Record
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StoredEntry:
-    """An entry and its record as a store shows them.
+    """An entry and its record as a store shows them. Not frozen: a verification makes one for each entry of a log.
 
     Attributes:
         entry: The entry.

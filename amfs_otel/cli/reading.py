@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 OUTCOME_TYPES = ("success", "minor_failure", "failure", "critical_failure")
 NEWEST = 1000
 """Among so many of the newest decisions a word is looked for that is like the one that was typed."""
-NAMED = {"agent_id": "agent", "outcome": "outcome's type", "outcome_ref": "outcome ref"}
+NAMED = {"agent_id": "agent", "session_id": "session", "outcome": "outcome's type", "outcome_ref": "outcome ref"}
 
 RefOrId = Annotated[
     str,
@@ -39,6 +39,12 @@ def register(app: typer.Typer) -> None:
 def list_(
     *,
     agent: Annotated[str | None, typer.Option(help="Only this agent's.", show_default=False)] = None,
+    session: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="Only this session's: the application's session or thread id.", show_default=False
+        ),
+    ] = None,
     outcome: Annotated[
         str | None, typer.Option(metavar="TYPE", help="Only those whose newest outcome is this.", show_default=False)
     ] = None,
@@ -66,6 +72,7 @@ def list_(
         moment_from(since, where="--since") if since is not None else None,
         moment_from(until, where="--until") if until is not None else None,
         limit,
+        session,
     )
     if as_csv and as_json:
         raise UsageError("two forms of one answer", where="list", expected="--csv or --json")
@@ -165,17 +172,23 @@ def _say_why_none(dsn: str | None, log: str | None, wanted: "ListFilter") -> Non
             others = ", ".join(name for name in opened.store.logs() if name != settings.log)
             tell(f"the log {settings.log} holds no decisions" + (f"; logs here: {others}" if others else ""))
             return
-        given = {"agent_id": wanted.agent, "outcome": wanted.outcome, "outcome_ref": wanted.ref}
+        given = {
+            "agent_id": wanted.agent,
+            "session_id": wanted.session,
+            "outcome": wanted.outcome,
+            "outcome_ref": wanted.ref,
+        }
         asked = {key: word for key, word in given.items() if word is not None}
         if not asked:
             return
         alone = {
             "agent_id": ListFilter(limit=1, agent=wanted.agent),
+            "session_id": ListFilter(limit=1, session=wanted.session),
             "outcome": ListFilter(limit=1, outcome=wanted.outcome),
             "outcome_ref": ListFilter(limit=1, ref=wanted.ref),
         }
         asked = {key: word for key, word in asked.items() if not reader.list(alone[key])}
-        rows = reader.list(replace(wanted, agent=None, outcome=None, ref=None, limit=NEWEST))
+        rows = reader.list(replace(wanted, agent=None, session=None, outcome=None, ref=None, limit=NEWEST))
     for key, word in asked.items():
         known = {*(OUTCOME_TYPES if key == "outcome" else ()), *(row[key] for row in rows if row[key])}
         meant = _meant(word, known)

@@ -17,7 +17,7 @@ from amfs_otel.doctor.trying import mask_problems_of, refusal_of
 from amfs_otel.drain.custody import Role, held_key
 from amfs_otel.drain.open_store import open_as_it_is, spooled_logs
 from amfs_otel.errors import AmfsOtelError, SpoolError, StoreError, StoreUnavailable
-from amfs_otel.instrumentor import LIBRARIES
+from amfs_otel.libraries import LIBRARIES
 from amfs_otel.settings import Settings
 from amfs_otel.spool import Frame, ProcessStatus, Segment, StateDirectory
 from amfs_otel.store.binaries import find_binaries

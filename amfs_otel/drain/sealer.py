@@ -65,6 +65,7 @@ class Sealing:
             ConfigurationError: The database is not prepared, or the log did not announce the key.
         """
         with self._connected() as store:
+            require_log(store)
             self._pass(store, full=True)
         self._receipts.shutdown(RECEIPTS_S)
         return self.sealed
@@ -80,6 +81,7 @@ class Sealing:
         while not self._end.is_set():
             try:
                 with self._connected() as store:
+                    require_log(store)
                     self._tell(f"sealing log {store.log} with key {self._key.kid}")
                     pause_s = PAUSE_S
                     self._until_it_ends(store)
@@ -92,9 +94,7 @@ class Sealing:
 
     def _connected(self) -> Store:
         assert self._settings.dsn is not None
-        store = Store.connect(self._settings.dsn, self._settings.log)
-        require_log(store)
-        return store
+        return Store.connect(self._settings.dsn, self._settings.log)
 
     def _until_it_ends(self, store: Store) -> None:
         self._pass(store, full=True)

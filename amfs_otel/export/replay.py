@@ -184,12 +184,21 @@ def _root_span(
         start_ns=started_ns,
         end_ns=ended_ns,
         events=[
-            Event(SPAN_EVENTS[step.kind], start_attributes(step.kind, step.fields, _NAMES), step.start_ns or ended_ns)
+            Event(
+                SPAN_EVENTS[step.kind],
+                start_attributes(step.kind, step.fields, _NAMES, _source_of(step)),
+                step.start_ns or ended_ns,
+            )
             for step in told.steps
             if step.kind in SPAN_EVENTS
         ],
         links=[Link(link)] if (link := _original(told)) is not None else [],
     )
+
+
+def _source_of(step: ToldStep) -> str:
+    """The library that the step was seen in, as far as that is known."""
+    return str(step.fields.get("source") or "")
 
 
 def _original(told: ToldTrace) -> SpanContext | None:
@@ -210,12 +219,16 @@ def _step_span(
         fields.setdefault("provider", _UNKNOWN)
     elif step.kind is Kind.TOOL_CALL:
         fields.setdefault("tool_name", _UNKNOWN)
-    attributes = {**end_attributes(step.kind, fields, _NAMES), **start_attributes(step.kind, fields, _NAMES)}
+    source = _source_of(step)
+    attributes = {
+        **end_attributes(step.kind, fields, _NAMES, source),
+        **start_attributes(step.kind, fields, _NAMES, source),
+    }
     if step.error_type is not None:
         attributes[semconv.ERROR_TYPE] = step.error_type
     start_ns = started_ns if step.start_ns is None else step.start_ns
     return finished_span(
-        span_name(step.kind, fields),
+        span_name(step.kind, fields, source),
         context,
         parent=parent,
         resource=resource,

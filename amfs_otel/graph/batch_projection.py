@@ -161,7 +161,7 @@ class BatchProjection:
         self._changes.add_evidence(evidence_of_steps(document.record_id, rows.events, when))
         self._changes.count(counts_of(rows.decision))
         started_at, earlier = rows.decision["started_at"], rows.decision["continues"]
-        self._sessions.touch(rows.decision["session_id"], started_at, document.record_id)
+        self._sessions.touch(rows.decision["thread"], started_at, document.record_id)
         if earlier is not None:
             self._changes.add_evidence([evidence_of_continuation(document.record_id, earlier, started_at or when)])
 
@@ -193,11 +193,11 @@ class BatchProjection:
 
     def _remove(self, record_ids: Sequence[str]) -> None:
         columns = ("agent_id", *COUNTED)
-        for record_id, session_id, started_at, *counted in self._connection.execute(
+        for record_id, thread, started_at, *counted in self._connection.execute(
             query("projection_removal"), {"ids": record_ids}
         ).fetchall():
             self._changes.count(counts_of(dict(zip(columns, counted, strict=True))), sign=-1)
-            self._sessions.touch(session_id, started_at, record_id)
+            self._sessions.touch(thread, started_at, record_id)
         self._changes.forget(self._connection, record_ids)
 
     # -- amendments and erasures ---------------------------------------------------------------------------------

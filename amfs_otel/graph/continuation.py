@@ -3,29 +3,33 @@
 A trace names the one that it continues where its own process knew it. Else it continues the trace right before it in
 the same session, by the time at which they started, if that one is ``paused``: a framework's run that stopped for
 somebody's answer, resumed by whatever process. Nothing else counts, neither who is projected first nor where a record
-stands in the log, so the answer follows from the records alone. Sessions are told apart by their ids, which are as
-unique as the application makes them.
+stands in the log, so the answer follows from the records alone.
+
+A session's id is as unique as its application makes it, and many threads are number 1. So a session is one of one agent
+in one service: what two agents, or two services, do under the same id is never joined.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import sha256
 from itertools import pairwise
 from typing import NamedTuple
 
 from amfs_otel.graph.documents import Document
-from amfs_otel.graph.edges import Edge, Evidence, Node, fits_index
-from amfs_otel.graph.texts import word
+from amfs_otel.graph.edges import Edge, Evidence, Node
+from amfs_otel.graph.texts import members, word
 from amfs_otel.graph.times import moment
 
 PAUSED = "paused"
 
 
 class Place(NamedTuple):
-    """Where a decision stands in its session; compares as they follow each other."""
+    """Where a decision stands in its session; compares as they follow each other. `thread` is that of `thread_of`."""
 
-    session_id: str
+    thread: str
     started_at: datetime
     record_id: str
 
@@ -46,13 +50,30 @@ class Continuation:
     continued_by: tuple[str, ...] = ()
 
 
+def thread_of(document: Document) -> str | None:
+    """What tells the sessions of a log apart: a digest of a session's id, its agent and its service, where those are named.
+
+    The program's name, which stands for them where nobody named them, is not among it: what one program began, another
+    may resume. The digest is of one length, whatever an application calls its threads. None where the session's id is
+    not known.
+    """
+    facts = document.facts
+    session_id = word(facts.get("session_id", document.session))
+    if session_id is None:
+        return None
+    origin = members(facts.get("origin"))
+    named = (word(facts.get("agent")), word(origin.get("service")))
+    program = word(origin.get("program"))
+    whose = [session_id, *(None if name == program else name for name in named)]
+    return sha256(json.dumps(whose).encode()).hexdigest()[:32]
+
+
 def place_of(document: Document) -> Place | None:
     """The place of a decision, None where its session or its time is not known."""
-    session_id = word(document.facts.get("session_id", document.session))
-    started_at = moment(document.facts.get("started_us"))
-    if document.kind != "decision" or session_id is None or started_at is None or not fits_index(session_id):
+    thread, started_at = thread_of(document), moment(document.facts.get("started_us"))
+    if document.kind != "decision" or thread is None or started_at is None:
         return None
-    return Place(session_id, started_at, document.record_id)
+    return Place(thread, started_at, document.record_id)
 
 
 def continuations(documents: Iterable[Document], beside: Iterable[Stop] = ()) -> dict[str, str | None]:
@@ -75,7 +96,7 @@ def continuations(documents: Iterable[Document], beside: Iterable[Stop] = ()) ->
         if (place := place_of(one)) is not None
     ]
     for stop in [*stops, *(one for one in beside if one.place.record_id not in given)]:
-        sessions[stop.place.session_id].add(stop)
+        sessions[stop.place.thread].add(stop)
     for session in sessions.values():
         for earlier, later in pairwise(sorted(session, key=lambda stop: stop.place)):
             if earlier.place.record_id in given or later.place.record_id in given:

@@ -37,10 +37,10 @@ class ContinuationChanges:
     log: str
     places: set[Place] = field(default_factory=set[Place])
 
-    def touch(self, session_id: str | None, started_at: datetime | None, record_id: str) -> None:
+    def touch(self, thread: str | None, started_at: datetime | None, record_id: str) -> None:
         """A decision came to this place, or went from it."""
-        if session_id is not None and started_at is not None:
-            self.places.add(Place(session_id, started_at, record_id))
+        if thread is not None and started_at is not None:
+            self.places.add(Place(thread, started_at, record_id))
 
     def write(self, connection: Connection, changes: GraphChanges) -> None:
         """Joins them, inside the caller's transaction; the edges go to `changes`."""
@@ -58,7 +58,7 @@ class ContinuationChanges:
 def _columns(places: Sequence[Place | tuple[None, None, str]]) -> dict[str, list[Any]]:
     """Places as parameters; one without a session or a time has no neighbours."""
     return {
-        "sessions": [session_id for session_id, _, _ in places],
+        "threads": [thread for thread, _, _ in places],
         "times": [started_at for _, started_at, _ in places],
         "ids": [record_id for _, _, record_id in places],
     }

@@ -21,6 +21,8 @@ from amfs_otel.model import FIELDS, FieldClass
 JSON_MEDIA = "application/json"
 
 _STRINGS_PART = 2
+_NUMBERS = frozenset((int, float, bool))
+"""What stands for itself; half of a record's facts, so they are not even asked."""
 _INTEGER = re.compile(r"-?[0-9]{1,40}")
 
 
@@ -119,7 +121,8 @@ class _Facts:
         Times in ns are beyond what JSON numbers hold exactly, so canonical bytes spell them ``{"$int": "…"}``.
         """
         if isinstance(stored, str):
-            return clean_text(stored)[0]
+            # Printable text, which nearly all is, holds nothing that would have to be replaced.
+            return stored if stored.isprintable() else clean_text(stored)[0]
         if isinstance(stored, dict):
             node = cast("dict[str, Any]", stored)
             index = node.get("$t")
@@ -127,9 +130,10 @@ class _Facts:
                 return self._text(self._parts.texts[index])
             if len(node) == 1 and _INTEGER.fullmatch(str(node.get("$int"))):
                 return int(node["$int"])
-            return {name: self.tree(value, name) for name, value in node.items()}
+            return {name: value if type(value) in _NUMBERS else self.tree(value, name) for name, value in node.items()}
         if isinstance(stored, list):
-            return [self.tree(item, key) for item in cast("list[Any]", stored)]
+            items = cast("list[Any]", stored)
+            return [item if type(item) in _NUMBERS else self.tree(item, key) for item in items]
         if stored is None and self._parts.names_erased and FIELDS.get(key) is FieldClass.NAME:
             return self._erased_name
         return stored

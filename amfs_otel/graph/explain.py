@@ -69,6 +69,7 @@ def explanation(
             "outcome_ref": outcome_ref if outcome_ref is not None else main.get("outcome_ref"),
             "causal_chain_length": len(causal),
             "decision_summary": main.get("decision_summary"),
+            "attributes": _attributes(steps),
             "other_traces": list(others),
             "continues": joined.continues,
             "continued_by": list(joined.continued_by),
@@ -118,6 +119,12 @@ def _identity(document: Document) -> dict[str, Any]:
         "session_duration_ms": span_ms(facts.get("started_us"), facts.get("ended_us")),
         "events": len(items(facts["events"])) if "events" in facts else None,
     }
+
+
+def _attributes(steps: Sequence[Step]) -> Any:
+    """The attributes of the application's session: an event carries all of them, whenever they have changed."""
+    carried = (step.event.get("attributes") for step in reversed(steps))
+    return next((one for one in carried if one is not None), None)
 
 
 def _items(steps: Iterable[Step], item_of: Callable[[Step], dict[str, Any]], *kinds: Kind) -> list[dict[str, Any]]:

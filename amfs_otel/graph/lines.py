@@ -19,6 +19,14 @@ Word = tuple[str | Answer, Literal["", "name", "state"]]
 TEXT_CHARACTERS = 240
 DOCUMENTS = 5
 """So many documents of a retrieval are named on its line."""
+_WRITTEN = "cache_write_tokens"
+"""Said only where it was so: most calls write nothing, and say nothing of it."""
+_TOKENS = (
+    ("input_tokens", "in"),
+    ("cached_tokens", "cached"),
+    (_WRITTEN, "written to cache"),
+    ("output_tokens", "out"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +72,19 @@ class _Words:
         return words if item["version"] is None else [*words, (f" v{item['version']}", "")]
 
 
+def text_of(answer: Answer, name: str) -> Word | None:
+    """The value of a key of the answer itself as words, or why it is not there; None where there never was one."""
+    withheld = next((one for one in answer["withheld"] if one["path"] == name), None)
+    if withheld is not None:
+        return withheld, ""
+    return None if answer[name] is None else (_short(answer[name]), "")
+
+
 def line_texts(answer: Answer) -> Iterator[tuple[str, list[Line]]]:
     """The blocks that are not empty: Knew, Consulted, Decided, Happened; their lines in the order of the steps.
 
-    An error is said on the line of its step; it has a line of its own only where its step has none.
+    An error is said on the line of its step; it has a line of its own only where its step has none. What the outcome of
+    another record changed stands below it.
     """
     errors = {item["step"]: (place, item) for place, item in enumerate(answer["error_events"])}
     for title, kinds in _BLOCKS.items():
@@ -78,6 +95,8 @@ def line_texts(answer: Answer) -> Iterator[tuple[str, list[Line]]]:
                 error = errors.pop(step, None) if step is not None else None
                 said = words(_Words(answer, key, place), item)
                 lines.append(Line(step, said if error is None else [*said, *_failed(answer, *error)]))
+                if step is None:
+                    lines += _late_changes(answer, place, item)
         if title == "Happened":
             lines += [Line(step, _error(answer, *error)) for step, error in errors.items()]
         if lines:
@@ -111,8 +130,9 @@ def _query(words: _Words, item: Answer) -> list[Word]:
     line += words.after(" ", text, "parameters.query")
     if asked:
         line.append((f" {_short(asked)}", ""))
-    count = "unknown" if item["result_count"] is None else item["result_count"]
-    line.append((f" → {count} results{_took(item['duration_ms'])}", ""))
+    count = item["result_count"]
+    found = "1 result" if count == 1 else f"{'unknown' if count is None else count} results"
+    line.append((f" → {found}{_took(item['duration_ms'])}", ""))
     named = [one["document_id"] for one in items(item["results"]) if one.get("document_id")]
     more = ", …" if len(named) > DOCUMENTS else ""
     return [*line, (f": {', '.join(named[:DOCUMENTS])}{more}", "")] if named else line
@@ -139,11 +159,7 @@ def _tool(words: _Words, item: Answer) -> list[Word]:
 
 def _model(words: _Words, item: Answer) -> list[Word]:
     line: list[Word] = [("model ", ""), words.name(item["model"], "model")]
-    tokens = [
-        f"{item[key]} {said}"
-        for key, said in (("input_tokens", "in"), ("cached_tokens", "cached"), ("output_tokens", "out"))
-        if item[key] is not None
-    ]
+    tokens = [f"{item[key]} {said}" for key, said in _TOKENS if item[key] or (item[key] == 0 and key != _WRITTEN)]
     tokens += [f"${item['cost_usd']:.6f}".rstrip("0")] if item["cost_usd"] is not None else []
     line.append((": " + ", ".join(tokens) if tokens else "", ""))
     line.append((_took(item["latency_ms"]), ""))
@@ -188,8 +204,17 @@ def _outcome(words: _Words, item: Answer) -> list[Word]:
 def _change(words: _Words, item: Answer) -> list[Word]:
     line = words.entry({**item, "version": None})
     before, after = ("unknown" if item[key] is None else f"{item[key]:.4g}" for key in ("before", "after"))
-    line.append((f" confidence {before} → {after} ", ""))
-    return [*line, (item["direction"] or "", "state")]
+    line.append((f" confidence {before} → {after}", ""))
+    return [*line, (" ", ""), (item["direction"], "state")] if item["direction"] else line
+
+
+def _late_changes(answer: Answer, place: int, item: Answer) -> list[Line]:
+    """What an outcome of another record changed; this record's own changes are steps of it."""
+    key = f"outcomes[{place}].confidence_changes"
+    return [
+        Line(None, [("  ", ""), *_change(_Words(answer, key, at), change)])
+        for at, change in enumerate(item["confidence_changes"])
+    ]
 
 
 def _failed(answer: Answer, place: int, item: Answer) -> list[Word]:

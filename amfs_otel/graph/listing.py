@@ -42,6 +42,7 @@ class ListFilter:
         since: Ended at or after this time (aware).
         until: Ended before this time (aware).
         limit: At most so many, the newest.
+        session: The application's session or thread id, else ours.
     """
 
     agent: str | None = None
@@ -50,11 +51,13 @@ class ListFilter:
     since: datetime | None = None
     until: datetime | None = None
     limit: int = DEFAULT_LIMIT
+    session: str | None = None
 
     def parameters(self, ids: Sequence[str] | None = None) -> dict[str, Any]:
         """Parameters of ``reading_list``."""
         return {
             "agent": self.agent,
+            "session": self.session,
             "outcome": self.outcome,
             "ref": self.ref,
             "since": self.since,
@@ -124,6 +127,7 @@ def _fits(row: dict[str, Any], wanted: ListFilter) -> bool:
     refs = row["_refs"] | {ref for _, _, ref in row["_outcomes"]}
     return (
         wanted.agent in (None, row["agent_id"])
+        and wanted.session in (None, row["session_id"])
         and wanted.outcome in (None, row["outcome"])
         and (wanted.ref is None or wanted.ref in refs)
         and (wanted.since is None or captured >= _text(wanted.since))

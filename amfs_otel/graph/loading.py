@@ -21,6 +21,8 @@ _ERASED = "SELECT record_id::text, part, erased_by::text FROM amfs_otel.erased W
 def erased_parts(connection: Connection, record_ids: Sequence[str]) -> dict[str, dict[int, str]]:
     """Returns which parts erasure records named, as far as these were projected."""
     found: dict[str, dict[int, str]] = {}
+    if not record_ids:
+        return found
     for record_id, part, erased_by in connection.execute(_ERASED, (list(record_ids),)).fetchall():
         found.setdefault(record_id, {})[part] = erased_by
     return found
@@ -55,7 +57,7 @@ def load(
     """
     ids = list(record_ids)
     stored = some_records(connection, log, ids, last_part=LAST_PART if texts else NAMES_PART)
-    projected = erased_parts(connection, ids) if stored else {}
+    projected = erased_parts(connection, [one.record.record_id for one in stored])
     documents: list[Document] = []
     for one in stored:
         record_id = one.record.record_id

@@ -48,15 +48,14 @@ _AT_PLACE = (
     "SELECT record_id::text FROM amfs_otel.projected WHERE log = %s AND sequence_number = %s AND record_id IS NOT NULL"
 )
 _PLACE = re.compile(r"[0-9]{1,18}")
-_TOUCHING = (
-    "SELECT s.record_id::text FROM amfs_otel.step AS s JOIN amfs_otel.decision AS d USING (record_id)"
-    " WHERE s.log = %s AND s.entry = %s AND (s.causal OR s.kind = 'memory_write')"
-    " GROUP BY s.record_id, s.sequence_number ORDER BY s.sequence_number DESC LIMIT %s"
-)
-_RELYING = (
-    "SELECT record_id::text FROM amfs_otel.step"
-    " WHERE log = %s AND kind = 'statement' AND detail -> 'inputs' ? %s::text"
-    " GROUP BY record_id, sequence_number ORDER BY sequence_number DESC LIMIT %s"
+_AROUND = (
+    "(SELECT s.record_id::text FROM amfs_otel.step AS s JOIN amfs_otel.decision AS d USING (record_id)"
+    " WHERE s.log = %(log)s AND s.entry = %(entry)s AND (s.causal OR s.kind = 'memory_write')"
+    " GROUP BY s.record_id, s.sequence_number ORDER BY s.sequence_number DESC LIMIT %(limit)s)"
+    " UNION ALL"
+    " (SELECT record_id::text FROM amfs_otel.step"
+    " WHERE log = %(log)s AND kind = 'statement' AND detail -> 'inputs' ? %(entry)s::text"
+    " GROUP BY record_id, sequence_number ORDER BY sequence_number DESC LIMIT %(limit)s)"
 )
 
 
@@ -172,9 +171,8 @@ class Reader:
 
     def _around(self, entry: str) -> Names:
         """Ids of projected decisions that read or wrote an entry, or named it as an input; the newest of each."""
-        touching = self._connection.execute(_TOUCHING, (self._log, entry, BRANCHES)).fetchall()
-        relying = self._connection.execute(_RELYING, (self._log, entry, BRANCHES)).fetchall()
-        return list(dict.fromkeys(row[0] for row in [*touching, *relying]))
+        scope = {"log": self._log, "entry": entry, "limit": BRANCHES}
+        return list(dict.fromkeys(row[0] for row in self._connection.execute(_AROUND, scope).fetchall()))
 
     def resolve(self, text: str) -> str:
         """The record that a person means.

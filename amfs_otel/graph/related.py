@@ -107,7 +107,7 @@ class Related:
             one
             for one in self.waiting.of_kind("decision")
             if one.named_by("continues") == document.record_id
-            or (place is not None and (its := place_of(one)) is not None and its.session_id == place.session_id)
+            or (place is not None and (its := place_of(one)) is not None and its.thread == place.thread)
         ]
         return continuation_in(self._joined([*near, document]), document.record_id)
 

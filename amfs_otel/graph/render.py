@@ -3,28 +3,59 @@
 Each function turns an answer of `Reader` into something that rich prints. Content comes from agents and from whoever
 they talked to, so control characters never reach the terminal, and nothing is read as markup. A text that was withheld
 is said to be so where it would stand, with a mark; the note of that mark, at the end, gives the rule and the setting
-that keeps such a text from now on.
+that keeps such a text from now on. A line that a terminal wraps goes on deeper than it began, and so does a text of
+several lines: nothing that an agent wrote stands where a step begins.
 """
 
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from amfs_otel.graph.lines import Line, line_texts
+from amfs_otel.graph.lines import Line, Word, line_texts, text_of
 from amfs_otel.graph.texts import members
 from amfs_otel.graph.tree import short_session, tree_lines
 
 Answer = Mapping[str, Any]
 
+NARROWEST = 20
+"""Columns that a text has at least, however deep its indent."""
+
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _TITLES = ("read by", "relied on by")
 _DIGITS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _GOOD = ("success", "raised", "complete", "ok")
+_OF_THE_TITLE = frozenset(
+    ("step", "kind", "started_at", "duration_ms", "status", "event_id", "parent", "span_id", "step_status")
+)
 _BAD = ("failure", "lowered", "discredited", "error", "failed", "interrupted")
+
+
+@dataclass(frozen=True, slots=True)
+class Hanging:
+    """A text with a hanging indent, drawn as wide as the console is.
+
+    Attributes:
+        first: What its first line begins with.
+        text: The text.
+        rest: What its other lines begin with.
+    """
+
+    first: Text
+    text: Text
+    rest: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The lines; rich's protocol."""
+        width = max(NARROWEST, options.max_width - len(self.rest))
+        lines = self.text.wrap(console, width, no_wrap=options.no_wrap, overflow=options.overflow)
+        for place, line in enumerate(lines):
+            yield Text.assemble(self.first if place == 0 else (self.rest, "dim"), line)
 
 
 def list_table(rows: Sequence[Answer]) -> Table | Text:
@@ -49,57 +80,63 @@ def list_table(rows: Sequence[Answer]) -> Table | Text:
     return table
 
 
-def tree_text(answer: Answer) -> Text:
+def tree_text(answer: Answer) -> Group:
     """The tree of `Reader.tree`, line for line as the seed draws it."""
-    text = Text()
-    for place, line in enumerate(tree_lines(answer)):
-        drawn, words = _split(_clean(line))
-        text.append(drawn, "dim")
-        text.append_text(_coloured(words, "bold" if place == 0 or words.startswith(_TITLES) else ""))
-        text.append("\n")
-    text.rstrip()
-    return text
+    return Group(*(_tree_line(_clean(line), first=place == 0) for place, line in enumerate(tree_lines(answer))))
 
 
-def explain_text(answer: Answer) -> Text:
+def _tree_line(line: str, *, first: bool) -> Hanging:
+    words = line.lstrip(" │├└─")
+    drawn = line[: len(line) - len(words)]
+    title = "bold" if first or words.startswith(_TITLES) else ""
+    return Hanging(
+        Text(drawn, "dim"), _coloured(words, title), drawn.replace("├──", "│  ").replace("└──", "   ") + "  "
+    )
+
+
+def explain_text(answer: Answer) -> Group:
     """The explanation of `Reader.explain` in the seed's four blocks; each line begins with the number of its step."""
-    text, notes = Text(), _Notes()
-    for line in _heading(answer):
-        text.append_text(line).append("\n")
-    for title, lines in line_texts(answer):
-        text.append(f"\n{title}\n", "bold cyan")
-        for line in lines:
-            text.append_text(_line(line, notes)).append("\n")
-    for line in [*_footing(answer), *notes.lines()]:
-        text.append_text(line).append("\n")
-    text.rstrip()
-    return text
+    notes = _Notes()
+    lines = [Hanging(Text(), line, "  ") for line in _heading(answer, notes)]
+    for title, block in line_texts(answer):
+        lines += [_line_of(), _line_of(title, "bold cyan")]
+        lines += [_step_line(line, notes) for line in block]
+    return Group(*lines, *_footing(answer), *notes.lines())
 
 
-def show_text(answer: Answer) -> Text:
+def show_text(answer: Answer) -> Group:
     """The record of `Reader.show`: its place, then all events with all their fields."""
-    text, notes = Text(), _Notes()
-    for key in ("record_id", "kind", "trace_id", "captured_at", "sequence_number", "signing_key_id"):
-        text.append(f"{key:<16}", "bold").append(_clean(str(answer[key] if answer[key] is not None else "—")) + "\n")
-    for words in _joined(answer):
-        text.append(f"{words}\n")
+    notes = _Notes()
     withheld = {one["path"]: one for one in answer["withheld"]}
+    lines = [
+        _fact(key, Text(_clean(str(answer[key] if answer[key] is not None else "—"))))
+        for key in ("record_id", "kind", "trace_id", "captured_at", "sequence_number", "signing_key_id")
+    ]
+    lines += [_line_of(words) for words in _joined(answer)]
     for key, value in answer["facts"].items():
-        text.append(f"{key:<16}", "bold").append_text(_field(value, f"facts.{key}", withheld, notes)).append("\n")
+        lines.append(_fact(key, _field(value, f"facts.{key}", withheld, notes)))
     for place, event in enumerate(answer["events"]):
-        title = f"{event['step']:>4}  {event['kind']}"
+        title = Text(_clean(f"{event['step']:>4}  {event['kind']}"), "bold cyan")
         took = "" if event["duration_ms"] is None else f", {event['duration_ms']:g} ms"
-        text.append(_clean(f"\n{title}"), "bold cyan").append(_clean(f"  {event['started_at'] or '—'}{took}  "), "dim")
-        text.append_text(_coloured(event["status"])).append("\n")
-        hidden = ("step", "kind", "started_at", "duration_ms", "status", "event_id", "parent", "span_id", "step_status")
+        title.append(_clean(f"  {event['started_at'] or '—'}{took}  "), "dim")
+        lines += [_line_of(), Hanging(title, _coloured(event["status"]), "        ")]
         for key, value in event.items():
-            if key not in hidden:
-                field = _field(value, f"events[{place}].{key}", withheld, notes)
-                text.append(f"      {key}: ", "dim").append_text(field).append("\n")
-    for line in notes.lines():
-        text.append_text(line).append("\n")
-    text.rstrip()
-    return text
+            if key not in _OF_THE_TITLE:
+                field = (
+                    Text()
+                    .append(f"{key}: ", "dim")
+                    .append_text(_field(value, f"events[{place}].{key}", withheld, notes))
+                )
+                lines.append(Hanging(Text("      "), field, "        "))
+    return Group(*lines, *notes.lines())
+
+
+def _line_of(words: str = "", style: str = "") -> Hanging:
+    return Hanging(Text(), Text(words, style), "  ")
+
+
+def _fact(key: str, value: Text) -> Hanging:
+    return Hanging(Text(f"{key:<16}", "bold"), value, " " * 16)
 
 
 class _Notes:
@@ -117,20 +154,20 @@ class _Notes:
         mark = self._marks.setdefault((one["rule"], one["setting"]), _mark(len(self._marks) + 1))
         return f"[{size}not kept{mark}]"
 
-    def lines(self) -> Iterator[Text]:
+    def lines(self) -> Iterator[Hanging]:
         """The notes, after an empty line."""
-        before = "\n"
+        if self._marks:
+            yield _line_of()
         for (rule, setting), mark in self._marks.items():
             keep = f"; {setting} keeps them from now on" if setting else ""
-            yield Text(_clean(f"{before}{mark} {rule}{keep}"), "yellow")
-            before = ""
+            yield _line_of(_clean(f"{mark} {rule}{keep}"), "yellow")
 
 
 def _mark(number: int) -> str:
     return str(number).translate(_DIGITS)
 
 
-def _heading(answer: Answer) -> Iterator[Text]:
+def _heading(answer: Answer, notes: _Notes) -> Iterator[Text]:
     newest = answer["outcomes"][0]["outcome_type"] if answer["outcomes"] else None
     record = f"record …{answer['record_id'][-8:]}"
     head = Text(_clean(answer["outcome_ref"] or record), "bold")
@@ -150,6 +187,9 @@ def _heading(answer: Answer) -> Iterator[Text]:
     yield Text(" · ".join(part for part in known if part), "dim")
     if answer["decision_summary"]:
         yield Text(_clean(str(answer["decision_summary"])), "italic")
+    attributes = text_of(answer, "attributes")
+    if attributes is not None:
+        yield Text("attributes: ", "dim").append_text(_words((attributes,), notes))
 
 
 def _joined(answer: Answer) -> Iterator[str]:
@@ -160,10 +200,14 @@ def _joined(answer: Answer) -> Iterator[str]:
         yield f"continued by …{later[-8:]}"
 
 
-def _line(line: Line, notes: _Notes) -> Text:
+def _step_line(line: Line, notes: _Notes) -> Hanging:
     number = f"{line.step:>4}  " if line.step is not None else "      "
-    text = Text().append(number, "dim")
-    for words, kind in line.words:
+    return Hanging(Text(number, "dim"), _words(line.words, notes), "        ")
+
+
+def _words(line: Sequence[Word], notes: _Notes) -> Text:
+    text = Text()
+    for words, kind in line:
         if isinstance(words, Mapping):
             text.append(_clean(notes.in_place(words)), "yellow")
         elif kind == "state":
@@ -173,18 +217,20 @@ def _line(line: Line, notes: _Notes) -> Text:
     return text
 
 
-def _footing(answer: Answer) -> Iterator[Text]:
+def _footing(answer: Answer) -> Iterator[Hanging]:
     coverage = answer["coverage"]
     dropped = [f"{count} {cause}" for cause, count in members(coverage.get("dropped")).items() if count]
     if dropped:
-        said = ", ".join(dropped)
-        yield Text(_clean(f"\nnot captured: {said}"), "yellow")
+        yield _line_of()
+        yield _line_of(_clean(f"not captured: {', '.join(dropped)}"), "yellow")
     texts = coverage.get("kept_message_texts")
     if texts:
-        yield Text(f"\nmessage texts kept: {texts}; they are in: amfs-otel show {answer['record_id'][-8:]}", "dim")
+        yield _line_of()
+        yield _line_of(f"message texts kept: {texts}; they are in: amfs-otel show {answer['record_id'][-8:]}", "dim")
     if answer["other_traces"]:
         older = ", ".join(f"…{one[-8:]}" for one in answer["other_traces"][:5])
-        yield Text(f"\nolder traces with this ref: {older}", "dim")
+        yield _line_of()
+        yield _line_of(f"older traces with this ref: {older}", "dim")
 
 
 def _field(value: Any, path: str, withheld: Mapping[str, Answer], notes: _Notes) -> Text:
@@ -220,12 +266,6 @@ def _coloured(words: str | None, style: str = "") -> Text:
 def _status(status: str | None, continues: str | None) -> Text:
     text = _coloured(status)
     return text.append(f", continues …{continues[-8:]}") if continues else text
-
-
-def _split(line: str) -> tuple[str, str]:
-    """A tree line's drawn part and its words."""
-    words = line.lstrip(" │├└─")
-    return line[: len(line) - len(words)], words
 
 
 def _clean(text: str) -> str:

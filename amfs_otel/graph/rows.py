@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from amfs_otel.graph.continuation import thread_of
 from amfs_otel.graph.documents import Document
 from amfs_otel.graph.edges import fits_index
 from amfs_otel.graph.explain import Earlier, change_of, outcomes_of, writes_of
@@ -176,6 +177,7 @@ def _decision_row(document: Document, steps: Sequence[Step], rows: Sequence[Row]
         "output_tokens": min(_LARGEST, sum(row["output_tokens"] or 0 for row in rows)),
         "cost_usd": sum(priced) if priced else None,
         "service": _short(members(facts.get("origin")).get("service")),
+        "thread": thread_of(document),
         "continues": continues,
         "continues_by": "refs" if continues is not None else None,
         "withheld": [one["path"] for one in names.withheld],

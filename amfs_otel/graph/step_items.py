@@ -183,9 +183,12 @@ def error_event(step: Step) -> Item:
 
 
 def confidence_change(step: Step) -> Item:
-    """``state_diff.confidence_changes``: an outcome moved an entry's confidence."""
-    names = ("entity_path", "key", "before", "after", "version_before", "version_after", "direction")
-    return located(step, fields(step.event, *names, "raced", "before_from"))
+    """``state_diff.confidence_changes``: an outcome moved a confidence; what it was before, the window had read."""
+    names = ("entity_path", "key", "before", "after", "version_before", "version_after", "direction", "raced")
+    item = fields(step.event, *names, "before_from")
+    if item["before"] is not None:
+        item["before_from"] = item["before_from"] or "read"
+    return located(step, item)
 
 
 def outcome(step: Step, record_id: str) -> Item:

@@ -10,6 +10,7 @@ touched: that wait is its own.
 import logging
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -42,24 +43,66 @@ class _Way:
     lock: Any
     give_up: Callable[[], object]
 
+    @property
+    def endpoint(self) -> str:
+        """Where it leads to: a URL, or host and port."""
+        return str(getattr(self.exporter, "_endpoint", ""))
 
-def hurry_otlp_exporters(deadline: float) -> None:
-    """Keeps the exporters that only we use within the exit time, before their providers flush them.
 
-    Looks into the SDK's providers; where they are built otherwise than those of 1.39 to 1.45, nothing happens.
+class OwnExporters:
+    """The OTLP exporters that only we use, as a program has them when it ends.
 
-    Args:
-        deadline: `time.monotonic()` at which the exit time is used up.
+    Looks into the SDK's providers; where they are built otherwise than those of 1.39 to 1.45, none is found.
     """
-    ways = [way for way in (*_span_ways(), *_metric_ways()) if type(way.exporter).__module__.startswith(_OTLP)]
-    for number, way in enumerate(ways):
-        if not _is_listened_at(str(getattr(way.exporter, "_endpoint", "")), deadline):
-            _give_up(way, "nobody listens at the OTLP endpoint")
-        elif not _is_idle(way.lock, deadline):
-            _give_up(way, "the OTLP endpoint takes connections and does not answer")
-        else:
-            share_s = (deadline - time.monotonic()) / (len(ways) - number)
-            _limit(way.exporter, max(LEAST_S, share_s))
+
+    def __init__(self) -> None:
+        ways = (*_span_ways(), *_metric_ways())
+        self._ways = [way for way in ways if type(way.exporter).__module__.startswith(_OTLP)]
+        self._listened: dict[str, bool] = {}
+        self._probed = threading.Event()
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._ways)
+
+    def probe(self) -> None:
+        """Tries whether somebody listens, for `hurry`; on another thread, as resolving a name knows no time limit."""
+        for endpoint in {way.endpoint for way in self._ways}:
+            self._listened[endpoint] = _is_listened_at(endpoint)
+        self._probed.set()
+
+    def hurry(self, deadline: float) -> None:
+        """Keeps them within the exit time, before their providers flush them.
+
+        Args:
+            deadline: `time.monotonic()` at which the time for all of them is used up.
+        """
+        # First of all, so that an export whose lock is free from here on is no longer one with a limit of its own.
+        self._limit(self._ways, deadline, 1)
+        self._probed.wait(max(0.0, deadline - time.monotonic()))
+        alive: list[_Way] = []
+        for way in self._ways:
+            why = self._given_up_because(way, deadline)
+            if why is None:
+                alive.append(way)
+            else:
+                _give_up(way, why)
+        self._limit(alive, deadline, len(alive))  # they flush one after the other
+
+    @staticmethod
+    def _limit(ways: list[_Way], deadline: float, parts: int) -> None:
+        for way in ways:
+            _limit(way.exporter, max(LEAST_S, (deadline - time.monotonic()) / parts))
+
+    def _given_up_because(self, way: _Way, deadline: float) -> str | None:
+        listened = self._listened.get(way.endpoint)
+        if listened is None:
+            return "the OTLP endpoint was not reached in time"
+        if not listened:
+            return "nobody listens at the OTLP endpoint"
+        if not _is_idle(way.lock, deadline):
+            return "the OTLP endpoint takes connections and does not answer"
+        return None
 
 
 def _span_ways() -> Iterator[_Way]:
@@ -83,14 +126,13 @@ def _metric_ways() -> Iterator[_Way]:
             yield _Way(reader._exporter, reader._export_lock, lambda reader=reader: reader.shutdown(0))  # noqa: SLF001
 
 
-def _is_listened_at(endpoint: str, deadline: float) -> bool:
+def _is_listened_at(endpoint: str) -> bool:
     """Whether somebody takes a connection there; `True` where that cannot be told."""
     parts = urlsplit(endpoint if "//" in endpoint else f"//{endpoint}")
     if not parts.hostname or parts.port is None or _is_behind_a_proxy(parts.hostname):
         return True
-    timeout_s = min(PROBE_S, max(LEAST_S, deadline - time.monotonic()))
     try:
-        socket.create_connection((parts.hostname, parts.port), timeout_s).close()
+        socket.create_connection((parts.hostname, parts.port), PROBE_S).close()
     except OSError:
         return False
     return True

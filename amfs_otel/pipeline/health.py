@@ -3,32 +3,48 @@
 import os
 import sys
 import time
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from opentelemetry.metrics import Meter
 
 from amfs_otel import guard, instrumentor
 from amfs_otel.assemble.origin import origin_facts
 from amfs_otel.capture import foreign
+from amfs_otel.capture.windows import Windows
 from amfs_otel.export.metrics import HealthMetrics, HealthSnapshot
-from amfs_otel.spool import StatusFile
+from amfs_otel.pipeline.delivery import Delivery
+from amfs_otel.pipeline.intake import Intake
+from amfs_otel.pipeline.signer import Signer
+from amfs_otel.pipeline.spooling import Spooling
+from amfs_otel.settings import Settings
+from amfs_otel.spool import StateDirectory, StatusFile
 
-if TYPE_CHECKING:
-    from amfs_otel.pipeline.worker import Worker
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What one process's pipeline is made of, as far as it has something to tell."""
+
+    settings: Settings
+    state: StateDirectory
+    intake: Intake
+    windows: Windows
+    signer: Signer
+    spooling: Spooling
+    delivery: Delivery
 
 
 class Health:
     """Status file and metrics of one process.
 
     Args:
-        worker: Whose numbers they are.
+        parts: Whose numbers they are.
         meter: The application's; `None` records no metrics.
     """
 
-    def __init__(self, worker: "Worker", meter: Meter | None) -> None:
-        self._worker = worker
-        self._file = StatusFile(worker.state, time.time_ns())
+    def __init__(self, parts: Parts, meter: Meter | None) -> None:
+        self._parts = parts
+        self._file = StatusFile(parts.state, time.time_ns())
         self._told: dict[str, int] = {}
         self._last: dict[str, Any] | None = None
         self._metrics = HealthMetrics(meter, self.snapshot) if meter is not None else None
@@ -44,7 +60,8 @@ class Health:
 
     def tick(self) -> None:
         """Writes the status file where something changed, at most once a second."""
-        guard.run("status", self.write, at_exit=False)
+        if self._file.is_due():
+            guard.run("status", self.write, at_exit=False)
 
     def write(self, *, at_exit: bool) -> None:
         """Writes the status file.
@@ -53,13 +70,13 @@ class Health:
             SpoolError: The state directory does not take it.
         """
         facts = self.facts(ended=at_exit)
-        if facts != self._last and self._worker.spooling.usable and self._file.write(facts, at_exit=at_exit):
+        if facts != self._last and self._parts.spooling.usable and self._file.write(facts, at_exit=at_exit):
             self._last = facts
 
     def facts(self, *, ended: bool) -> dict[str, Any]:
         """What the status file holds. Counts, names of ours and versions; no content, no secret."""
-        worker, settings = self._worker, self._worker.settings
-        held = worker.signer.key() if worker.spooling.journaled else None
+        parts, settings = self._parts, self._parts.settings
+        held = parts.signer.key() if parts.spooling.journaled else None
         return {
             "origin": dict(origin_facts(settings)),
             "program": settings.program,
@@ -67,7 +84,7 @@ class Health:
             "pid": os.getpid(),
             "ended": ended,
             "log": settings.log,
-            "destination": worker.spooling.destination,
+            "destination": parts.spooling.destination,
             "ledger_content": settings.ledger_content.value,
             "span_content": settings.span_content.value,
             "sdk_disabled": settings.sdk_disabled,
@@ -76,33 +93,33 @@ class Health:
             "patches": [asdict(state) for state in instrumentor.states()],
             "span_owners": foreign.owners(),
             "internal_errors": guard.counters(),
-            "events": worker.spooling.journaled,
-            "dropped": dict(worker.intake.dropped),
-            "records_signed": dict(worker.signer.signed),
-            "unsigned": len(worker.signer.unsigned),
+            "events": parts.spooling.journaled,
+            "dropped": dict(parts.intake.dropped),
+            "records_signed": dict(parts.signer.signed),
+            "unsigned": len(parts.signer.unsigned),
             "signing_key_id": held.key.kid if held is not None else None,
             "development_key": held.development if held is not None else None,
-            "spool_usable": worker.spooling.usable,
-            "spool_ephemeral": worker.spooling.ephemeral,
-            "stored": worker.delivery.stored,
-            "refused": worker.delivery.refused,
-            "sealed": worker.delivery.sealed,
-            "delivery_problem": worker.delivery.problem,
-            "seal_held_by": worker.delivery.seal_held_by,
-            "open_windows": worker.windows.open_count(),
+            "spool_usable": parts.spooling.usable,
+            "spool_ephemeral": parts.spooling.ephemeral,
+            "stored": parts.delivery.stored,
+            "refused": parts.delivery.refused,
+            "sealed": parts.delivery.sealed,
+            "delivery_problem": parts.delivery.problem,
+            "seal_held_by": parts.delivery.seal_held_by,
+            "open_windows": parts.windows.open_count(),
         }
 
     def snapshot(self) -> HealthSnapshot:
         """What the metrics show now; takes no lock."""
-        worker = self._worker
-        key = worker.signer.held
+        parts = self._parts
+        key = parts.signer.held
         return HealthSnapshot(
-            events_dropped=dict(worker.intake.dropped),
-            spool_bytes=worker.spooling.used_bytes(),
-            spool_oldest_age_s=worker.delivery.oldest_age_s(),
-            drain_lag_s=worker.delivery.oldest_age_s(),
-            seal_lag_s=worker.delivery.seal_lag_s,
-            records_signed=dict(worker.signer.signed),
+            events_dropped=dict(parts.intake.dropped),
+            spool_bytes=parts.spooling.used_bytes(),
+            spool_oldest_age_s=parts.delivery.oldest_age_s(),
+            drain_lag_s=parts.delivery.oldest_age_s(),
+            seal_lag_s=parts.delivery.seal_lag_s,
+            records_signed=dict(parts.signer.signed),
             patches_disabled=sum(1 for counted in guard.counters().values() if counted["off"]),
             internal_errors={name: int(str(counted["errors"])) for name, counted in guard.counters().items()},
             development_key=key.development if key is not None else None,

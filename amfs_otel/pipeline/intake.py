@@ -7,12 +7,21 @@ from collections.abc import Callable
 from amfs_otel.model import EventClosed, EventOpened, Message
 
 QUEUE_LIMIT = 20_000
+BYTES_LIMIT = 256 << 20
+LEAST = 1000
+"""So many messages may always wait, however long their texts are."""
 
 
 class Intake:
-    """Takes messages without blocking; when full, events are dropped and counted, windows' messages never."""
+    """Takes messages without blocking; when full, events are dropped and counted, windows' messages never.
+
+    It is full with `QUEUE_LIMIT` messages, or with fewer if the events of late were so large that those hold about
+    `BYTES_LIMIT`: the caller's thread has no time to measure, so the worker tells what it `met`.
+    """
 
     def __init__(self) -> None:
+        self._limit = QUEUE_LIMIT
+        self._usual_bytes = 0.0
         self._messages: deque[Message] = deque()
         self._on_first: Callable[[], None] | None = None
         self._signalled = False
@@ -25,7 +34,7 @@ class Intake:
 
     def put(self, message: Message) -> None:
         """Takes `message`."""
-        if len(self._messages) >= QUEUE_LIMIT and isinstance(message, (EventOpened, EventClosed)):
+        if len(self._messages) >= self._limit and isinstance(message, (EventOpened, EventClosed)):
             if isinstance(message, EventClosed):  # each event has one end: counted there, and lost only with it
                 self.drop("queue_full")
             return
@@ -36,6 +45,11 @@ class Intake:
         if self._on_first is not None:
             start, self._on_first = self._on_first, None
             start()
+
+    def met(self, event_bytes: int) -> None:
+        """Tells the size of the texts of an event; two messages are about one event."""
+        self._usual_bytes += (event_bytes - self._usual_bytes) / 16
+        self._limit = min(QUEUE_LIMIT, max(LEAST, int(2 * BYTES_LIMIT / (self._usual_bytes + 1))))
 
     def drop(self, cause: str, count: int = 1) -> None:
         """Counts events that no record will hold."""

@@ -33,6 +33,7 @@ class LateWorker:
         self._worker: Worker | None = None
         self._running: Worker | None = None
         self._thread: threading.Thread | None = None
+        self._last: Callable[[], None] | None = None
 
     def start(self) -> None:
         """Starts its thread; called at the first message."""
@@ -48,6 +49,8 @@ class LateWorker:
             worker.delivery.start()
             self._running = worker
             worker.run()
+        if self._last is not None:
+            guard.run("exit", self._last)
 
     def made(self) -> "Worker":
         """The worker, made here where it is not yet."""
@@ -81,11 +84,23 @@ class LateWorker:
         worker = self.running(deadline)
         return self._thread is None if worker is None else worker.spool_now(deadline - time.monotonic())
 
-    def finish(self, deadline: float) -> None:
+    def finish(self, deadline: float, delivered_by: float) -> None:
         """`Worker.finish`, where something was captured."""
         worker = self.running(deadline)
         if worker is not None:
-            worker.finish(deadline)
+            worker.finish(deadline, delivered_by)
+
+    def at_end(self, function: Callable[[], None]) -> bool:
+        """Has its thread call `function` when `finish` has ended its work; `False` where nothing was captured.
+
+        A thread that failed is past that: then it is called here.
+        """
+        if self._thread is None:
+            return False
+        self._last = function
+        if not self._thread.is_alive():
+            guard.run("exit", function)
+        return True
 
     def postponed(self, function: Callable[[], None]) -> bool:
         """`Worker.postponed`."""

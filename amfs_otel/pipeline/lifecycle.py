@@ -15,7 +15,7 @@ from amfs_otel import capture, guard
 from amfs_otel.capture import streams
 from amfs_otel.capture.windows import Windows
 from amfs_otel.model import ClosedBy, Kind
-from amfs_otel.pipeline.dead_collector import hurry_otlp_exporters
+from amfs_otel.pipeline.dead_collector import OwnExporters
 from amfs_otel.pipeline.late import LateWorker
 from amfs_otel.pipeline.sigterm import Taker, give_back, take
 from amfs_otel.settings import Settings
@@ -23,8 +23,14 @@ from amfs_otel.settings import Settings
 SIGTERM_LIMIT_S = 1.0
 OUR_SHARE = 0.9
 """Of the exit time; what is left is for the steps around our waiting, so that the whole keeps the limit."""
-EXPORTERS_SHARE = 0.5
-"""Of the exit time, in which OTLP exporters must have been answered; around it they import, encode and shut down."""
+DELIVERY_SHARE = 0.7
+"""Of the exit time, for a database: what it does not take is on the disk."""
+DELIVERY_SHARE_BESIDE_EXPORTERS = 0.3
+"""The same where OTLP exporters come after us that only we use: what they do not send is nowhere."""
+EXPORTERS_SHARE = 0.4
+"""Of the exit time, in which those must have been answered; around it they import, encode and shut down."""
+EXPORTERS_LEAST_SHARE = 0.1
+"""Of the exit time, for those, however long we took."""
 
 
 class Exit:
@@ -81,7 +87,8 @@ class Exit:
         self.unregister()
         if not self._done and os.getpid() == self._pid:
             self._done = True
-            self._finish(ClosedBy.EXIT, OUR_SHARE * self._settings.exit_timeout_s)
+            limit_s = self._settings.exit_timeout_s
+            self._finish(ClosedBy.EXIT, OUR_SHARE * limit_s, OUR_SHARE * limit_s)
 
     def run(self) -> None:
         """Closes all windows and finishes the worker within the exit time. Idempotent."""
@@ -90,20 +97,26 @@ class Exit:
         self._done = True
         guard.run("exit", _record_crash)
         limit_s, started_s = self._settings.exit_timeout_s, time.monotonic()
-        self._finish(ClosedBy.EXIT, OUR_SHARE * limit_s)
-        guard.run("exit", hurry_otlp_exporters, started_s + EXPORTERS_SHARE * limit_s)
+        exporters = guard.run("exit", OwnExporters)
+        if not exporters or not self._worker.at_end(exporters.probe):
+            self._finish(ClosedBy.EXIT, OUR_SHARE * limit_s, DELIVERY_SHARE * limit_s)
+            return
+        self._finish(ClosedBy.EXIT, OUR_SHARE * limit_s, DELIVERY_SHARE_BESIDE_EXPORTERS * limit_s)
+        least_s = time.monotonic() + EXPORTERS_LEAST_SHARE * limit_s
+        guard.run("exit", exporters.hurry, max(started_s + EXPORTERS_SHARE * limit_s, least_s))
 
-    def _finish(self, cause: ClosedBy, limit_s: float) -> None:
-        deadline = time.monotonic() + limit_s
+    def _finish(self, cause: ClosedBy, limit_s: float, delivery_s: float) -> None:
+        began_s = time.monotonic()
         guard.run("exit", streams.end_all)
         guard.run("exit", self._windows.close_all, cause)
-        guard.run("exit", self._worker.finish, deadline)
+        guard.run("exit", self._worker.finish, began_s + limit_s, began_s + delivery_s)
 
     def _terminated(self) -> None:
         # In a forked child that captures nothing the handler is still its parent's.
         if not self._done and os.getpid() == self._pid:
             self._done = True
-            self._finish(ClosedBy.SIGTERM, min(SIGTERM_LIMIT_S, self._settings.exit_timeout_s))
+            limit_s = min(SIGTERM_LIMIT_S, self._settings.exit_timeout_s)
+            self._finish(ClosedBy.SIGTERM, limit_s, limit_s)
 
 
 def _record_crash() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from amfs_otel import guard
 from amfs_otel.assemble.assembler import DecisionTrace
+from amfs_otel.assemble.journal import frame_id
 from amfs_otel.assemble.origin import origin_facts
 from amfs_otel.assemble.records import Origin, record_from_trace
 from amfs_otel.chain.record import Record
@@ -46,7 +47,7 @@ class Signer:
         self.settled = not settings.dsn_is_fallback
         self.held: HeldKey | None = None
         self._looked_at = float("-inf")
-        self._hashes: OrderedDict[str, str] = OrderedDict()
+        self._hashes: dict[bytes, bytes] = {}
         self._recent: OrderedDict[str, Record] = OrderedDict()
         self._recent_bytes = 0
         self.unsigned: deque[DecisionTrace] = deque()
@@ -103,7 +104,7 @@ class Signer:
             key=held.key,
             origin=Origin(origin_facts(self._settings)),
             content=self._settings.ledger_content,
-            hash_of=self._hashes.get,
+            hash_of=self._hash_of,
             coverage=coverage,
         )
         self._remember(record)
@@ -111,14 +112,18 @@ class Signer:
 
     def _remember(self, record: Record) -> None:
         self.signed[record.kind] = self.signed.get(record.kind, 0) + 1
-        self._hashes[record.record_id] = record.record_hash.hex()
-        while len(self._hashes) > REMEMBERED_HASHES:
-            self._hashes.popitem(last=False)
+        self._hashes[frame_id(record.record_id)] = record.record_hash
+        if len(self._hashes) > REMEMBERED_HASHES:
+            del self._hashes[next(iter(self._hashes))]
         self._recent[record.record_id] = record
         self._recent_bytes += _size(record)
         while len(self._recent) > REMEMBERED_RECORDS or self._recent_bytes > REMEMBERED_BYTES:
             _, forgotten = self._recent.popitem(last=False)
             self._recent_bytes -= _size(forgotten)
+
+    def _hash_of(self, record_id: str) -> str | None:
+        known = self._hashes.get(frame_id(record_id))
+        return None if known is None else known.hex()
 
     def recent(self) -> list[Record]:
         """The records that this process signed last, oldest first."""

@@ -9,11 +9,13 @@ from amfs_otel.errors import SpoolError
 from amfs_otel.settings import Settings
 from amfs_otel.spool import (
     LOCAL,
+    STREAMS,
     Frame,
     Pressure,
     SpoolFull,
     SpoolWriter,
     StateDirectory,
+    Stream,
     WriterName,
     list_segments,
     read_stream,
@@ -22,6 +24,9 @@ from amfs_otel.spool import (
 
 JOURNAL_AGE_S = 600.0
 TIDY_EVERY_S = 5.0
+HELD_S = 0.02
+HELD_BYTES = 1 << 18
+"""So long, and so many bytes, frames wait for others: each write lets go of the GIL, and has to get it back."""
 
 
 class Spooling:
@@ -47,6 +52,11 @@ class Spooling:
         self.destination = LOCAL
         self.ephemeral: bool | None = None
         self.lost: dict[str, int] = {}
+        self._held: dict[Stream, list[tuple[bytes, bytes]]] = {stream: [] for stream in STREAMS}
+        self._held_bytes = 0
+        self._held_since = 0.0
+        self._unsynced: list[bytes] = []
+        self._refused: list[bytes] = []
         self.journaled = 0
         self.spooled = 0
 
@@ -54,6 +64,7 @@ class Spooling:
         """Says what destination records are for, before the first one; what is in the journal goes with them."""
         if destination == self.destination:
             return
+        self.write()
         self.destination = destination
         before, self._writer = self._writer, None
         if before is not None:
@@ -61,10 +72,11 @@ class Spooling:
 
     def _move(self, before: SpoolWriter) -> None:
         carried = frozenset(self._carried())
+        moved = True
         for _, frame in read_stream(before.segments("journal"), self._state.spool_key()):
             if isinstance(frame, Frame) and frame.frame_id in carried:
-                self._append("journal", frame.frame_id, frame.payload, reserved=False)
-        moved = self.sync()
+                moved = self._append("journal", frame.frame_id, frame.payload) and moved
+        moved = self._synced() and moved
         before.close()
         if moved:
             self._remove_journal(before)
@@ -94,22 +106,56 @@ class Spooling:
         """Bytes that the state directory uses."""
         return self._writer.used_bytes() if self._writer is not None else 0
 
-    def journal(self, identity: bytes, payload: bytes) -> bool:
-        """Appends a journal frame; whether it was taken."""
-        taken = self._append("journal", identity, payload, reserved=False)
-        self.journaled += taken
-        return taken
+    def journal(self, identity: bytes, payload: bytes) -> None:
+        """Takes a journal frame; it is written with those that follow in the next `HELD_S`, or by `write` or `sync`."""
+        self._hold("journal", identity, payload)
 
-    def record(self, identity: bytes, payload: bytes, *, reserved: bool = False) -> bool:
-        """Appends a record frame, which `sync` brings onto the medium; whether it was taken."""
-        taken = self._append("records", identity, payload, reserved=reserved)
-        self.spooled += taken
-        return taken
+    def record(self, identity: bytes, payload: bytes) -> None:
+        """Takes a record frame, as `journal` does; `sync` says whether it is on the medium."""
+        self._hold("records", identity, payload)
 
-    def _append(self, stream: str, identity: bytes, payload: bytes, *, reserved: bool) -> bool:
+    def _hold(self, stream: Stream, identity: bytes, payload: bytes) -> None:
+        now = time.monotonic()
+        if not self._held_bytes:
+            self._held_since = now
+        self._held[stream].append((identity, payload))
+        self._held_bytes += len(payload)
+        if self._held_bytes >= HELD_BYTES or now - self._held_since >= HELD_S:
+            self.write()
+
+    def write(self) -> None:
+        """Writes the frames that are held; from now on they survive a kill of this process."""
+        self._held_bytes = 0
+        for stream, held in self._held.items():
+            if held:
+                self._held[stream] = []
+                taken = self._extend(stream, held)
+                if stream == "journal":
+                    self.journaled += sum(taken)
+                else:
+                    self.spooled += sum(taken)
+                    for (identity, _), ours in zip(held, taken, strict=True):
+                        (self._unsynced if ours else self._refused).append(identity)
+
+    def _extend(self, stream: Stream, frames: list[tuple[bytes, bytes]]) -> list[bool]:
+        """Which of `frames` were taken."""
         try:
-            writer = self._open()
-            writer.append("records" if stream == "records" else "journal", identity, payload, reserved=reserved)
+            self._open().extend(stream, frames)
+        except SpoolError:
+            # One by one: some may find room, and of the others it is told what is the matter.
+            return [self._append(stream, *frame) for frame in frames]
+        self._unusable, self._dirty = False, True
+        return [True] * len(frames)
+
+    def keep(self, identity: bytes, payload: bytes) -> bool:
+        """Brings a record that tells of losses onto the medium, from the reserve if need be; whether that succeeded."""
+        taken = self._append("records", identity, payload, reserved=True)
+        self.spooled += taken
+        return taken and self._synced()
+
+    def _append(self, stream: Stream, identity: bytes, payload: bytes, *, reserved: bool = False) -> bool:
+        try:
+            self._open().append(stream, identity, payload, reserved=reserved)
         except SpoolFull as error:
             self.lost["spool_full"] = self.lost.get("spool_full", 0) + 1
             guard.once("spool_full", logging.ERROR, "amfs-otel: evidence is being lost: %s", error)
@@ -143,10 +189,21 @@ class Spooling:
     def _carried(self) -> Collection[bytes]:
         return [bytes(16), *self._open_windows()]
 
-    def sync(self) -> bool:
-        """Brings appended frames onto the medium; whether that succeeded."""
+    def sync(self) -> list[bytes]:
+        """Brings what was taken onto the medium.
+
+        Returns:
+            The ids of the records taken since the last time that are not there.
+        """
+        self.write()
+        synced = self._synced()
+        unsynced, self._unsynced = self._unsynced, []
+        refused, self._refused = self._refused, []
+        return refused if synced else refused + unsynced
+
+    def _synced(self) -> bool:
         if self._writer is None or not self._dirty:
-            return not self._unusable
+            return True
         try:
             self._writer.sync()
         except SpoolError as error:
@@ -170,6 +227,7 @@ class Spooling:
         Args:
             journal_done: Whether every window in the journal became a spooled record, so that the journal may go.
         """
+        self.write()
         if self._writer is None:
             return
         writer, self._writer = self._writer, None
@@ -184,6 +242,7 @@ class Spooling:
 
     def after_fork_in_child(self) -> None:
         """Closes inherited descriptors; the parent goes on with the files."""
+        self._held = {stream: [] for stream in STREAMS}
         if self._writer is not None:
             self._writer.after_fork_in_child()
             self._writer = None

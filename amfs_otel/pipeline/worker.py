@@ -15,17 +15,17 @@ from opentelemetry.metrics import Meter
 from amfs_otel import guard
 from amfs_otel.assemble.assembler import Assembler, DecisionTrace
 from amfs_otel.assemble.gaps import Gap, trace_from_gap
-from amfs_otel.assemble.journal import JournalItem, ProcessBegan, encoded, frame_id, record_id_of
+from amfs_otel.assemble.journal import EventPrepared, JournalItem, ProcessBegan, encoded, frame_id, record_id_of
 from amfs_otel.assemble.origin import origin_facts
 from amfs_otel.assemble.prepare import Preparer
 from amfs_otel.capture.ambient import SUPPRESS
 from amfs_otel.capture.content import Masker
 from amfs_otel.capture.windows import Windows
 from amfs_otel.chain.record import Record, record_to_bytes
-from amfs_otel.model import ClosedBy
+from amfs_otel.model import ClosedBy, EventClosed
 from amfs_otel.pipeline.admission import Admission
 from amfs_otel.pipeline.delivery import Delivery
-from amfs_otel.pipeline.health import Health
+from amfs_otel.pipeline.health import Health, Parts
 from amfs_otel.pipeline.intake import Intake
 from amfs_otel.pipeline.signer import Signer
 from amfs_otel.pipeline.spooling import Spooling
@@ -63,6 +63,7 @@ class Worker:
         self._stopping = False
         self._finishing = threading.Event()
         self._no_gap_before = 0.0
+        self._told_spooled = 0
         self._flushing_thread = 0
         self._postponed: Callable[[], None] | None = None
         self._assembler: Assembler | None = None
@@ -72,7 +73,9 @@ class Worker:
         self.signer = Signer(settings, self.state)
         self.spooling = Spooling(settings, self.state, self._open_windows)
         self.delivery = Delivery(settings, self.state, self.spooling, self.signer)
-        self.health = Health(self, meter)
+        self.health = Health(
+            Parts(settings, self.state, intake, windows, self.signer, self.spooling, self.delivery), meter
+        )
 
     def run(self) -> None:
         """The loop of its thread, until `finish`. What came while the worker was imported has waited long enough."""
@@ -91,7 +94,9 @@ class Worker:
             self._sync()
             self.spooling.tidy()
             self.health.tick()
-        self.delivery.wake()
+        if self.spooling.spooled > self._told_spooled:
+            self._told_spooled = self.spooling.spooled
+            self.delivery.wake()
 
     def _close_due(self) -> None:
         self.windows.close_idle(self.settings.idle_s, self.settings.inferred_idle_s)
@@ -109,6 +114,8 @@ class Worker:
                 items = guard.run("assemble", assembler.prepared, message)
                 if items is None:
                     self.intake.drop("internal_error")
+                elif isinstance(message, EventClosed):
+                    self.intake.met(sum(item.event.text_bytes for item in items if isinstance(item, EventPrepared)))
                 for item in items or ():
                     guard.run("journal", self._journal, item)
                     trace = guard.run("assemble", assembler.apply, item)
@@ -139,7 +146,7 @@ class Worker:
     def _made_preparer(self) -> Preparer:
         held = self.signer.key()
         digest_key = held.key.digest_key() if held is not None else None
-        return Preparer(self.settings.ledger_content, self._masker, digest_key)
+        return Preparer(self.settings.ledger_content, self._masker, digest_key, before_long=self.spooling.write)
 
     def _settle(self, destination: str) -> None:
         """The database of the fallback DSN has answered, or has not: what waited for that goes on."""
@@ -160,16 +167,15 @@ class Worker:
             self._spool(signed[0])
 
     def _spool(self, record: Record) -> None:
-        if self.spooling.record(frame_id(record.record_id), record_to_bytes(record)):
-            self._unsynced.append(record)
-        else:
-            self._deliver_directly(record)
+        self._unsynced.append(record)
+        self.spooling.record(frame_id(record.record_id), record_to_bytes(record))
 
     def _sync(self) -> None:
         """Brings onto the medium what was spooled: once for all records of a turn, each costs the disk a rotation."""
         spooled, self._unsynced = self._unsynced, []
-        if not self.spooling.sync():
-            for record in spooled:
+        lost = frozenset(self.spooling.sync())
+        for record in spooled if lost else ():
+            if frame_id(record.record_id) in lost:
                 self._deliver_directly(record)
 
     def _deliver_directly(self, record: Record) -> None:
@@ -193,14 +199,13 @@ class Worker:
         for cause, count in drops.items():
             gap = trace_from_gap(Gap(cause, count=count), self.settings.default_agent)
             record = guard.run("sign", self.signer.sign, gap, {})
-            if record is not None and (self._spooled_now(record) or self.delivery.direct(record)):
+            if record is not None and (self._kept(record) or self.delivery.direct(record)):
                 self.health.told(cause, count)
             else:
                 self._no_gap_before = time.monotonic() + GAP_RETRY_S
 
-    def _spooled_now(self, gap: Record) -> bool:
-        taken = self.spooling.record(frame_id(gap.record_id), record_to_bytes(gap), reserved=True)
-        return taken and self.spooling.sync()
+    def _kept(self, gap: Record) -> bool:
+        return self.spooling.keep(frame_id(gap.record_id), record_to_bytes(gap))
 
     def _open_windows(self) -> list[bytes]:
         """Windows whose journal frames must be carried into a new segment."""
@@ -223,17 +228,22 @@ class Worker:
         """Makes all that was captured durable on this machine, inline."""
         return self._inline(time.monotonic() + timeout_s)
 
-    def finish(self, deadline: float) -> None:
-        """The last turn of this process: journal, records, delivery, status. Starts no thread, imports nothing."""
+    def finish(self, deadline: float, delivered_by: float) -> None:
+        """The last turn of this process: journal, records, delivery, status. Starts no thread, imports nothing.
+
+        Args:
+            deadline: `time.monotonic()` by which all is done.
+            delivered_by: The same for what waits for a database.
+        """
         self._stopping = True
         self._finishing.set()
         self.intake.wake()
         self._inline(deadline)
         if not self.signer.settled:
-            if not self.delivery.settled(deadline - SIGNING_S):
+            if not self.delivery.settled(delivered_by - SIGNING_S):
                 self.delivery.settle(None)
             self._inline(deadline)
-        self.delivery.finish(deadline)
+        self.delivery.finish(delivered_by)
         if self._lock.acquire(timeout=max(0.05, deadline - time.monotonic())):
             try:
                 guard.run("status", self.health.write, at_exit=True)

@@ -1,14 +1,15 @@
-"""The segment a writer is appending to: one `writev` for each frame, and nothing half-written left behind."""
+"""The segment a writer is appending to: one `writev` for each append, and nothing half-written left behind."""
 
 import contextlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from amfs_otel.errors import SpoolError
 from amfs_otel.spool.durable import sync_data, sync_directory
 from amfs_otel.spool.failures import SpoolFull, spool_error_from_os_error
-from amfs_otel.spool.frames import COPIED, HEADER_BYTES, MAX_PAYLOAD_BYTES, WRITTEN, Frame, FrameSeal, copied_payload
+from amfs_otel.spool.frames import COPIED, MAX_PAYLOAD_BYTES, WRITTEN, Frame, FrameSeal, copied_payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,20 @@ class OpenSegment:
         Raises:
             SpoolError: It was not written, and nothing of it stays in the file; `SpoolFull` when room is missing.
         """
-        return self._append(WRITTEN, frame_id, payload)
+        number, start = self._frames, self.size
+        self._write(self._frame(WRITTEN, number, frame_id, payload), 1)
+        return FrameAddress(self.path, number, start, self.size)
+
+    def extend(self, frames: Sequence[tuple[bytes, bytes]]) -> None:
+        """Write frames, each an id and a payload, with one system call; otherwise as `append`, for all of them or none.
+
+        Raises:
+            SpoolError: As `append`.
+        """
+        pieces: list[bytes] = []
+        for number, (frame_id, payload) in enumerate(frames, self._frames):
+            pieces += self._frame(WRITTEN, number, frame_id, payload)
+        self._write((b"".join(pieces),), len(frames))
 
     def carry(self, frame: Frame) -> None:
         """Write a copy of a frame of the segment before.
@@ -74,8 +88,9 @@ class OpenSegment:
         Raises:
             SpoolError: As `append`.
         """
-        address = self._append(COPIED, frame.frame_id, copied_payload(frame))
-        self.carried_bytes += address.end - address.start
+        start = self.size
+        self._write(self._frame(COPIED, self._frames, frame.frame_id, copied_payload(frame)), 1)
+        self.carried_bytes += self.size - start
 
     def sync(self) -> None:
         """Block until all frames are on the medium; does nothing when they are.
@@ -113,28 +128,28 @@ class OpenSegment:
         self.broken = True
         self._synced_size = self.size
 
-    def _append(self, kind: bytes, frame_id: bytes, payload: bytes) -> FrameAddress:
+    def _frame(self, kind: bytes, number: int, frame_id: bytes, payload: bytes) -> tuple[bytes, bytes]:
         if len(frame_id) != 16 or len(payload) > MAX_PAYLOAD_BYTES:
             raise SpoolError(
                 "not a frame",
                 expected="an id of 16 bytes and a payload below 4 GiB",
                 got=f"{len(frame_id)} and {len(payload)} bytes",
             )
-        header = self._seal.header(kind, self._frames, frame_id, payload)
-        wanted = HEADER_BYTES + len(payload)
+        return self._seal.header(kind, number, frame_id, payload), payload
+
+    def _write(self, pieces: Sequence[bytes], frames: int) -> None:
+        wanted = sum(map(len, pieces))
         try:
-            written = os.writev(self._descriptor, (header, payload))
+            written = os.writev(self._descriptor, pieces)
         except OSError as error:
             raise spool_error_from_os_error(error, "a frame could not be written", self.path) from error
         if written != wanted:
             self._take_back(written, wanted)
-        address = FrameAddress(self.path, self._frames, self.size, self.size + wanted)
-        self.size = address.end
-        self._frames += 1
-        return address
+        self.size += wanted
+        self._frames += frames
 
     def _take_back(self, written: int, wanted: int) -> None:
-        """A write that stopped halfway means a full disk or a file size limit: cut the torn frame off again."""
+        """A write that stopped halfway means a full disk or a file size limit: cut off again what was written."""
         try:
             os.ftruncate(self._descriptor, self.size)
         except OSError:

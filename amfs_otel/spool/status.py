@@ -46,6 +46,10 @@ class StatusFile:
         self._state = state
         self._written_at: float | None = None
 
+    def is_due(self) -> bool:
+        """Whether a `write` would not come within a second of the last one."""
+        return self._written_at is None or time.monotonic() - self._written_at >= _INTERVAL_S
+
     def write(self, facts: Mapping[str, object], *, at_exit: bool = False) -> bool:
         """Replace the file's content, unless it was replaced within the last second.
 
@@ -59,8 +63,7 @@ class StatusFile:
         Raises:
             SpoolError: It could not be; the old content stays.
         """
-        now = time.monotonic()
-        if not at_exit and self._written_at is not None and now - self._written_at < _INTERVAL_S:
+        if not at_exit and not self.is_due():
             return False
         data = json.dumps(facts, separators=(",", ":")).encode()
         try:
@@ -70,7 +73,7 @@ class StatusFile:
             replace_private_file(self.path, data, durable=False)
         except OSError as error:
             raise spool_error_from_os_error(error, "the status file could not be written", self.path) from error
-        self._written_at = now
+        self._written_at = time.monotonic()
         return True
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -87,19 +87,24 @@ class SpoolWriter:
             SpoolFull: The limit is reached or the disk is full.
             SpoolError: It could not be written for another reason.
         """
-        self._check_usable()
-        self._meter.admit(HEADER_BYTES + len(payload), reserved=reserved)
-        segment = self._open.get(stream)
-        if segment is None:
-            segment = self._new_segment(stream)
-            self._put(stream, segment)
-        elif segment.broken:
-            segment = self._cut(stream, segment)
-        elif self._is_due(stream, segment, HEADER_BYTES + len(payload)):
-            segment = self._cut_if_room(stream, segment)
-        address = segment.append(frame_id, payload)
-        self._meter.add(address.end - address.start)
+        size = HEADER_BYTES + len(payload)
+        address = self._segment_for(stream, size, reserved=reserved).append(frame_id, payload)
+        self._meter.add(size)
         return address
+
+    def extend(self, stream: Stream, frames: Sequence[tuple[bytes, bytes]]) -> None:
+        """Write frames, each an id and a payload, with one system call. All of them are taken or none.
+
+        Args:
+            stream: ``journal`` or ``records``.
+            frames: As `append` takes them; not empty.
+
+        Raises:
+            SpoolError: As `append`.
+        """
+        size = sum(HEADER_BYTES + len(payload) for _, payload in frames)
+        self._segment_for(stream, size, reserved=False).extend(frames)
+        self._meter.add(size)
 
     def sync(self) -> None:
         """Block until every frame appended so far is on the medium; cheap when nothing is new.
@@ -205,6 +210,20 @@ class SpoolWriter:
             self.after_fork_in_child()
         if self._closed:
             raise SpoolError("this spool writer is closed", where=str(self._directory), hint="Make a new one.")
+
+    def _segment_for(self, stream: Stream, size: int, *, reserved: bool) -> OpenSegment:
+        """The segment that so many bytes go to, cut before them if it is due."""
+        self._check_usable()
+        self._meter.admit(size, reserved=reserved)
+        segment = self._open.get(stream)
+        if segment is None:
+            segment = self._new_segment(stream)
+            self._put(stream, segment)
+        elif segment.broken:
+            segment = self._cut(stream, segment)
+        elif self._is_due(stream, segment, size):
+            segment = self._cut_if_room(stream, segment)
+        return segment
 
     def _is_due(self, stream: Stream, segment: OpenSegment, more: int) -> bool:
         new_bytes = segment.size - segment.carried_bytes

@@ -15,15 +15,8 @@ from amfs_otel.store.connect import Connection, one_row, reason_of, set_limits
 COPY_RECORDS = "COPY amfs_otel.record (header, record_hash, signature, commitments) FROM STDIN (FORMAT BINARY)"
 COPY_PARTS = "COPY amfs_otel.part (record, number, salt, bytes) FROM STDIN (FORMAT BINARY)"
 
-# One statement, so one round trip and one commit. RETURNING would need privileges that a writer does not have.
-INSERT_ONE = """
-WITH stored AS (
-    INSERT INTO amfs_otel.record (header, record_hash, signature, commitments) VALUES (%s, %b, %b, %b)
-)
-INSERT INTO amfs_otel.part (record, number, salt, bytes)
-SELECT %s::uuid, number, salt, bytes
-FROM unnest(%b::int4[], %b::bytea[], %b::bytea[]) AS given (number, salt, bytes)
-"""
+# One statement, so one round trip and one commit.
+INSERT_ONE = "SELECT amfs_otel.store_record(%s, %b, %b, %b, %s::uuid, %b::int4[], %b::bytea[], %b::bytea[])"
 FIND_ONE = "SELECT record_hash, signature FROM amfs_otel.record WHERE id = %s::uuid"
 
 REFUSED_CLASSES = ("22", "23", "54")

@@ -18,6 +18,7 @@ from amfs_otel.store.destination import place_of
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
+OLDEST_SERVER = 150000
 NOT_PREPARED_HINT = "Prepare it with: amfs-otel init."
 
 _REFUSALS: tuple[tuple[str, type[AmfsOtelError], str, str], ...] = (
@@ -54,7 +55,8 @@ def connect(dsn: str, *, timeout_s: float = 5.0) -> Connection:
         timeout_s: Seconds per host (whole seconds, at least 2, as libpq counts).
 
     Raises:
-        ConfigurationError: The string is no connection string, or user, password, database or TLS do not fit.
+        ConfigurationError: The string is no connection string, user, password, database or TLS do not fit, or the
+            server is older than any that can hold the schema.
         StoreUnavailable: The server cannot be reached or does not take connections now.
     """
     failure: AmfsOtelError | None = None
@@ -74,8 +76,21 @@ def connect(dsn: str, *, timeout_s: float = 5.0) -> Connection:
     if connection is None:
         # Raised here, outside the handler, so that not even the exception's context holds psycopg's text.
         raise failure or StoreUnavailable("no connection")
+    _refuse_old(connection)
     connection.isolation_level = IsolationLevel.READ_COMMITTED
     return connection
+
+
+def _refuse_old(connection: Connection) -> None:
+    version = connection.info.server_version
+    if version < OLDEST_SERVER:
+        connection.close()
+        raise ConfigurationError(
+            "the server is too old",
+            where="PostgreSQL",
+            expected=f"version {OLDEST_SERVER // 10000} or newer",
+            got=f"{version // 10000}.{version % 10000}",
+        )
 
 
 def _refusal(error: psycopg.Error, dsn: str) -> AmfsOtelError:

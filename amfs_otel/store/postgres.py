@@ -19,7 +19,7 @@ from amfs_otel.chain.keys import KeyRing, SigningKey
 from amfs_otel.chain.record import Record
 from amfs_otel.chain.verification import StoredEntry
 from amfs_otel.errors import StoreError
-from amfs_otel.store import announced, append, ids, posture, read, schema, seal
+from amfs_otel.store import announced, append, ids, posture, read, schema, seal, stream
 from amfs_otel.store.append import Appended
 from amfs_otel.store.connect import Connection, connect, one_row, translated
 from amfs_otel.store.posture import PostureFact
@@ -213,7 +213,7 @@ class Store:
     def stored_entries(self, first: int = 0, last: int | None = None, parts: bool = True) -> Iterator[StoredEntry]:
         """Give entries with their records in order, from one snapshot, with bounded memory.
 
-        Nothing else but reading may go on over this store until the iterator is done or closed.
+        Nothing else may go on over this store until the iterator is done or closed.
 
         Args:
             first: First sequence number.
@@ -221,7 +221,7 @@ class Store:
             parts: Read the parts too.
         """
         with self.reading():
-            yield from read.entries(self.connection, self.log, first, last, parts=parts)
+            yield from stream.streamed_entries(self.connection, self.log, first, last, parts=parts)
 
     def unsealed(self) -> Iterator[tuple[Record, datetime]]:
         """Give the records without an entry and when they were stored, in order of arrival."""

@@ -29,8 +29,10 @@ LAST = 2**62
 LAST_PART = 2**31 - 1
 _numbers = count(1)
 
-ENTRY_COLUMNS = ("entry_log", "sequence_number", "parent_hash", "record_hash")
-RECORD_COLUMNS = ("log", "record_id", "kind", "session", "trace")
+PartRow = tuple[int, bytes, bytes | None]
+"""Number, salt and bytes of a part."""
+
+BEGIN_READING = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL row_security = off"
 ONE_PART = "SELECT bytes FROM ONLY amfs_otel.part WHERE record = %s::uuid AND number = %s"
 LOOK_AT_TABLES = """
 SELECT t.name, c.relkind::text, c.oid IS NOT NULL AND row_security_active(c.oid)
@@ -60,8 +62,7 @@ class StoredRecord:
 def snapshot(connection: Connection) -> Generator[None]:
     """Read one state of the ledger inside the block, and write nothing."""
     with connection.transaction():
-        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        connection.execute("SET LOCAL row_security = off")
+        connection.execute(BEGIN_READING)
         yield
 
 
@@ -101,13 +102,7 @@ def entries(connection: Connection, log: str, first: int, last: int | None, *, p
         ids = [row[12] for row in rows if row[12] is not None] if parts else []
         groups = _PartGroups(connection, _streamed_parts(connection, ids))
         for row in rows:
-            entry = Entry(row[0].encode(), row[1], row[2])
-            columns: dict[str, object] = dict(zip(ENTRY_COLUMNS, row[3:7], strict=True))
-            record = None
-            if row[7] is not None:
-                columns.update(zip(RECORD_COLUMNS, row[11:], strict=True))
-                record = _record(row[7:11], groups.of(row[12]))
-            yield StoredEntry(entry, record, columns)
+            yield stored_entry(row, groups.of(row[12]))
 
 
 def unsealed(connection: Connection, log: str) -> Iterator[tuple[Record, datetime]]:
@@ -171,9 +166,9 @@ class _PartGroups:
         self._rows = rows
         self._next = next(rows, None)
 
-    def of(self, record_id: str) -> list[tuple[int, bytes, bytes | None]]:
-        """Return number, salt and bytes of each part of the record. Ask in the order of the ids."""
-        found: list[tuple[int, bytes, bytes | None]] = []
+    def of(self, record_id: str) -> list[PartRow]:
+        """Return the parts of the record. Ask in the order of the ids."""
+        found: list[PartRow] = []
         while self._next is not None and self._next[0] == record_id:
             _, number, salt, data, length = self._next
             if data is None and length is not None:
@@ -184,16 +179,33 @@ class _PartGroups:
         return found
 
 
-def _record(row: Sequence[Any], parts: Sequence[tuple[int, bytes, bytes | None]]) -> Record:
+def stored_entry(row: Sequence[Any], parts: Sequence[PartRow]) -> StoredEntry:
+    """Return what a row of ``entries.sql`` or ``stream.sql`` shows; it has NULLs where the record is gone."""
+    text, entry_hash, entry_mac, entry_log, sequence_number, parent_hash, placed = row[:7]
+    header, digest, signature, flat, log, record_id, kind, session, trace = row[7:16]
+    entry = Entry(text.encode(), entry_hash, entry_mac)
+    columns: dict[str, object] = {
+        "entry_log": entry_log,
+        "sequence_number": sequence_number,
+        "parent_hash": parent_hash,
+        "record_hash": placed,
+    }
+    if header is None:
+        return StoredEntry(entry, None, columns)
+    columns.update(log=log, record_id=record_id, kind=kind, session=session, trace=trace)
+    return StoredEntry(entry, _record((header, digest, signature, flat), parts), columns)
+
+
+def _record(row: Sequence[Any], parts: Sequence[PartRow]) -> Record:
     header, digest, signature, flat = row
-    raw = header.encode()
-    commitments = tuple(flat[start : start + 32] for start in range(0, len(flat), 32))
+    commitments = tuple([flat[start : start + 32] for start in range(0, len(flat), 32)])
+    return Record(header.encode(), digest, signature, commitments, _parts(header, parts) if parts else ())
+
+
+def _parts(header: str, rows: Sequence[PartRow]) -> tuple[Part, ...]:
     # The letters only label the parts that are handed out; the verifier reads the header itself, strictly.
-    classes = header.partition('"classes":"')[2].partition('"')[0]
-    made = tuple(Part(number, _class_of(classes, number), salt, data) for number, salt, data in parts)
-    return Record(raw, digest, signature, commitments, made)
-
-
-def _class_of(classes: str, number: int) -> PartClass:
-    """Return a part's class letter; ``m`` for one that the header does not count."""
-    return cast("PartClass", classes[number - 1] if 0 < number <= len(classes) else "m")
+    classes = cast("Sequence[PartClass]", header.partition('"classes":"')[2].partition('"')[0])
+    count = len(classes)
+    return tuple(
+        [Part(number, classes[number - 1] if 0 < number <= count else "m", salt, data) for number, salt, data in rows]
+    )

@@ -19,7 +19,6 @@ from amfs_otel.store.announced import announced_keys
 from amfs_otel.store.connect import Connection, connect, one_row, set_limits, translated
 from amfs_otel.store.seal import COPY_ENTRIES, first_entry, head_of, lock_log, now_of
 
-OLDEST_SERVER = 150000
 PREPARE_LOCK = 0x616D6674
 """Advisory lock: one preparation at a time in a database."""
 
@@ -146,8 +145,8 @@ def prepare(
         timeout_s: Seconds for the connection.
 
     Raises:
-        ConfigurationError: The DSN does not fit, the server is too old or read-only, the schema is somebody else's,
-            newer than this library, or belongs to another user.
+        ConfigurationError: The DSN or the server does not fit (`connect`), the server is read-only, the schema is
+            somebody else's, newer than this library, or belongs to another user.
         KeyUnavailable: The log is new and a key is missing.
         StoreUnavailable: The server cannot be reached.
         StoreError: The server refused something.
@@ -170,14 +169,6 @@ def prepare(
 
 
 def _refuse_unsuitable(connection: Connection) -> None:
-    version = connection.info.server_version
-    if version < OLDEST_SERVER:
-        raise ConfigurationError(
-            "the server is too old",
-            where="PostgreSQL",
-            expected=f"version {OLDEST_SERVER // 10000} or newer",
-            got=f"{version // 10000}.{version % 10000}",
-        )
     row = one_row(connection, "SELECT current_setting('server_encoding'), pg_is_in_recovery()")
     assert row is not None
     if row[0] != "UTF8":

@@ -56,6 +56,7 @@ _SETTINGS = {
 """A provider's or langchain's name of a setting → ours."""
 
 _NUMBERS = frozenset({int, float})
+_TEXTS: frozenset[type] = frozenset({str})
 
 
 # -- requests and results, on the caller's thread ------------------------------------------------------------------
@@ -107,32 +108,47 @@ def _settings(*sources: Mapping[str, Any]) -> Json:
 
 def _snapshot_from_message(message: Any) -> Any:
     """The fields of a message. Only what is shown and may change is copied: that is where the time goes."""
-    if isinstance(message, str):
-        return message
-    fields: Json = _object(getattr(message, "__dict__", None)).copy()
+    own = getattr(message, "__dict__", None)
+    if type(own) is not dict:
+        return message if isinstance(message, str) else {}
+    fields: Json = own.copy()  # pyright: ignore[reportUnknownVariableType]
     if type(fields.get("content")) is not str:
         fields["content"] = capture.snapshot(fields.get("content"))
     for name in _CALLS:
-        if fields.get(name):
-            fields[name] = [_snapshot_from_call(call) for call in fields[name]]
+        calls = fields.get(name)
+        if calls:
+            fields[name] = [_snapshot_from_call(call) for call in calls]
     return fields
 
 
 def _snapshot_from_call(call: Any) -> Any:
     if type(call) is not dict:
         return capture.snapshot(call)
-    asked = cast("Json", call)
-    return {**asked, "args": capture.snapshot(asked.get("args"))}
+    asked: Json = call.copy()  # pyright: ignore[reportUnknownVariableType]
+    given = asked.get("args")
+    if type(given) is dict and _TEXTS.issuperset(map(type, cast("Json", given).values())):
+        asked["args"] = cast("Json", given).copy()
+    else:
+        asked["args"] = capture.snapshot(given)
+    return asked
 
 
 def reply_from_result(result: Any) -> Json:
     """Fields of a model call that are known at its end, from an `LLMResult`."""
-    generations = [one for several in getattr(result, "generations", None) or () for one in several]
-    answers = [getattr(one, "message", None) for one in generations]
-    reasons = [_finish_reason(one, answer) for one, answer in zip(generations, answers, strict=True)]
-    output = _object(getattr(result, "llm_output", None))
-    first = next((answer for answer in answers if answer is not None), None)
-    about = _object(getattr(first, "response_metadata", None))
+    raw: list[Json] = []
+    known: list[str] = []
+    calls: list[Json] = []
+    first: Any = None
+    for several in getattr(result, "generations", None) or ():
+        for one in several:
+            answer = getattr(one, "message", None)
+            first = answer if first is None else first
+            reason = _finish_reason(one, answer)
+            if reason is not None:
+                known.append(reason)
+            calls += getattr(answer, "tool_calls", None) or ()
+            raw.append({"message": one.text if answer is None else _snapshot_from_message(answer), "reason": reason})
+    output, about = _object(getattr(result, "llm_output", None)), _object(getattr(first, "response_metadata", None))
     usage = getattr(first, "usage_metadata", None)
     reported = about.get("token_usage") or output.get("token_usage") or output.get("usage")
     fields: Json = {
@@ -140,19 +156,13 @@ def reply_from_result(result: Any) -> Json:
         "response_model": _word(about.get("model_name"), about.get("model"), output.get("model_name")),
         **(usage_from_langchain(usage) if usage else usage_from_openai(reported)).facts(),
     }
-    known = [reason for reason in reasons if reason is not None]
     if known:
         fields["finish_reasons"] = known
-    calls = [call for answer in answers for call in getattr(answer, "tool_calls", None) or ()]
     if calls:
         fields["requested_tools"] = [
             {"call_id": capture.name(call.get("id")), "tool_name": capture.name(call.get("name"))} for call in calls
         ]
-    if generations:
-        raw = [
-            {"message": _snapshot_from_message(answer) if answer is not None else one.text, "reason": reason}
-            for one, answer, reason in zip(generations, answers, reasons, strict=True)
-        ]
+    if raw:
         fields["output_messages"] = Deferred(messages_from_answers, raw)
     return fields
 

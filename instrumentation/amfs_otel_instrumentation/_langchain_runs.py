@@ -32,7 +32,7 @@ class Agent:
         run: Its window, or its step in another one.
         generator: The generator that it lives in, where one is known.
         paused: Whether a node of it stopped for somebody's answer.
-        within: What runs in it.
+        within: What runs in it, by what it is known by.
     """
 
     run: capture.run
@@ -46,6 +46,7 @@ class Run:
     """A run in flight.
 
     Attributes:
+        key: What it is known by.
         outer: The run of an agent in which it lies.
         inside: The step that what happens in it is a part of.
         agent: What it is, for an agent.
@@ -55,6 +56,7 @@ class Run:
         first_chunk_ns: When the first came, ns after the call's start.
     """
 
+    key: Key
     outer: Agent | None
     inside: Step | None
     agent: Agent | None = None
@@ -65,7 +67,7 @@ class Run:
 
 
 _runs: dict[Key, Run] = {}
-"""One bytecode on a dict of numbers and texts needs no lock."""
+"""Runs in flight; a run that is transparent has the one that it lies in. One bytecode on it needs no lock."""
 
 
 def key_of(run_id: Any) -> Key:
@@ -77,16 +79,28 @@ def begun(run_id: UUID, parent_run_id: UUID | None) -> Run:
     """The run `run_id`, known from now on; a part of what its parent is a part of."""
     instrumentor.settle(SOURCE)
     key, parent = key_of(run_id), None if parent_run_id is None else _runs.get(key_of(parent_run_id))
-    run = Run(None, None) if parent is None else Run(parent.agent or parent.outer, parent.inside)
+    run = Run(key, None, None) if parent is None else Run(key, parent.agent or parent.outer, parent.inside)
+    _known_as(key, run, run.outer)
+    return run
+
+
+def passed(run_id: UUID, parent_run_id: UUID | None) -> None:
+    """The run `run_id` is transparent: what happens in it is a part of what it is a part of itself."""
+    instrumentor.settle(SOURCE)
+    parent = None if parent_run_id is None else _runs.get(key_of(parent_run_id))
+    if parent is not None:
+        _known_as(key_of(run_id), parent, parent.agent or parent.outer)
+
+
+def _known_as(key: Key, run: Run, agent: Agent | None) -> None:
     if len(_runs) >= REMEMBERED_RUNS:
         _runs.pop(next(iter(_runs)), None)
     _runs[key] = run
     started = _kept.get()
     if started is not None:
         started.append(key)
-    if run.outer is not None:
-        run.outer.within[key] = run
-    return run
+    if agent is not None:
+        agent.within[key] = run
 
 
 def known(run_id: UUID) -> Run | None:
@@ -95,14 +109,22 @@ def known(run_id: UUID) -> Run | None:
 
 
 def ended(run_id: UUID) -> Run | None:
-    """The run `run_id`, which is over, if it was known."""
-    return taken_out(key_of(run_id))
+    """The run `run_id`, which is over, if it was known; of a transparent one, what it lay in."""
+    key = key_of(run_id)
+    run = _runs.pop(key, None)
+    if run is not None:
+        agent = run.outer if run.key == key else run.agent or run.outer
+        if agent is not None:
+            agent.within.pop(key, None)
+    return run
 
 
 def taken_out(key: Key) -> Run | None:
-    """`ended`, by what the run is known by."""
+    """The run that is known by `key`, and is no more; `None` for one that is transparent."""
     run = _runs.pop(key, None)
-    if run is not None and run.outer is not None:
+    if run is None or run.key != key:
+        return None
+    if run.outer is not None:
         run.outer.within.pop(key, None)
     return run
 

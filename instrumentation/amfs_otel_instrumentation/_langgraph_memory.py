@@ -5,8 +5,10 @@ They run on the caller's thread on the library's own named tuples and items. A n
 """
 
 import itertools
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, cast
+from uuid import UUID
 
 from amfs_otel import capture
 from amfs_otel.capture import Kind
@@ -15,6 +17,8 @@ Json = dict[str, Any]
 
 RESULT_LIMIT = 20
 """Results of a search that are named; all are counted."""
+WRITE_LIMIT = 20
+"""Writes of a task whose channels are named; all are counted."""
 
 _POSITIONAL: dict[str, tuple[str, ...]] = {
     "get": ("namespace", "key"),
@@ -105,20 +109,38 @@ def _result(item: Any) -> Json:
 
 def fields_from_checkpoint(config: Any, checkpoint: Any, metadata: Any) -> Json:
     """What is known of a checkpoint that was written: its names, and why and at which step it was."""
-    place: Any = config.get("configurable") or {}
     about = cast("Json", metadata) if isinstance(metadata, dict) else {}
     step = about.get("step")
+    fields: Json = {"operation": "put", "label": capture.name(checkpoint.get("id")), **_place(config)}
+    fields["phase"] = about.get("source")
+    fields["step"] = step if type(step) is int else None
+    return _known(fields)
+
+
+def fields_from_writes(config: Any, writes: Any, task_id: Any) -> Json:
+    """What is known of the writes of a task that were kept beside a checkpoint: where, whose, and to which channels.
+
+    What was written stands in the steps of the run, and whole in the checkpointer; of anything but a list, a tuple or a
+    deque nothing is read.
+    """
+    place: Any = config.get("configurable") or {}
+    fields: Json = {"operation": "put_writes", "label": capture.name(place.get("checkpoint_id")), **_place(config)}
+    fields["task_id"] = capture.name(task_id)
+    if type(writes) in (list, tuple, deque):
+        named = itertools.islice(writes, WRITE_LIMIT)
+        fields["write_count"] = len(writes)
+        fields["writes"] = [{"key": capture.name(one[0])} for one in named if type(one) in (tuple, list) and one]
+    return _known(fields)
+
+
+def _place(config: Any) -> Json:
+    """The thread, and the graph inside the graph, whose checkpoint it is."""
+    place: Any = config.get("configurable") or {}
     thread_id = place.get("thread_id")
-    return _known(
-        {
-            "operation": "put",
-            "label": capture.name(checkpoint.get("id")),
-            "thread_id": capture.name(thread_id if isinstance(thread_id, str) else str(thread_id)),
-            "namespace": capture.name(place.get("checkpoint_ns")) or None,
-            "phase": about.get("source"),
-            "step": step if type(step) is int else None,
-        }
-    )
+    return {
+        "thread_id": str(thread_id) if type(thread_id) in (int, UUID) else capture.name(thread_id),
+        "namespace": capture.name(place.get("checkpoint_ns")) or None,
+    }
 
 
 def _numbers(arguments: Mapping[str, Any]) -> Json:

@@ -15,6 +15,7 @@ Json = dict[str, Any]
 
 CALL = "tools/call"
 READ = "resources/read"
+LIST = "tools/list"
 
 KINDS: dict[str, Kind] = {CALL: Kind.TOOL_CALL, READ: Kind.RETRIEVAL}
 """Method of the protocol → the kind of event that it is. What else clients ask for is no step of an agent."""
@@ -59,6 +60,12 @@ def uri_from_param(uri: Any) -> str | None:
     return capture.name(str(uri) if known else uri)
 
 
+def tools_from_list(result: Any) -> list[Any]:
+    """The names in an answer that lists a server's tools."""
+    tools = _member(result, "tools")
+    return [_member(tool, "name") for tool in cast("list[Any]", tools)] if isinstance(tools, list) else []
+
+
 def about_server(name: Any, version: Any, protocol_version: Any = None) -> Json:
     """Who serves it, as far as that is known."""
     return {
@@ -74,6 +81,9 @@ def ended_from_result(method: str, result: Any) -> tuple[str, str | None, Json]:
         return "incomplete", None, {}
     if method == READ:
         return "ok", None, _documents(_member(result, "contents"))
+    task = _member(result, "task")
+    if task is not None:  # the tool's own result comes later, if anybody asks for it
+        return "incomplete", None, {"result": Deferred(_on_the_wire, {"task": capture.snapshot(task)})}
     failed = _member(result, "isError", "is_error") is True
     fields: Json = {"success": not failed, "result": Deferred(_result_from_snapshot, capture.snapshot(result))}
     return ("error", TOOL_ERROR, fields) if failed else ("ok", None, fields)

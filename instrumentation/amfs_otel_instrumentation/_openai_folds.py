@@ -61,21 +61,26 @@ class ChatFold:
         self._usage = Usage()
 
     def fold(self, chunk: Any) -> None:
-        """Takes one chunk; the usual one, with nothing but a piece of text for the only choice, by the shortest way."""
+        """Takes one chunk; the usual one, with nothing but a piece of text for the only choice, by the shortest way.
+
+        An attribute of a model is slow to look up, whatever the name; its `__dict__` has them all.
+        """
         try:
-            (choice,) = chunk.choices
-            delta = choice.delta
-            text = delta.content
+            given = chunk.__dict__
+            (one,) = given["choices"]
+            choice = one.__dict__
+            delta = choice["delta"].__dict__
+            text = delta["content"]
             if (
                 text
-                and choice.index == 0
-                and choice.finish_reason is None
-                and delta.tool_calls is None
-                and chunk.usage is None
+                and choice["index"] == 0
+                and choice["finish_reason"] is None
+                and delta["tool_calls"] is None
+                and given["usage"] is None
             ):
                 self._say(text)
                 return
-        except (AttributeError, TypeError, ValueError):
+        except (AttributeError, KeyError, TypeError, ValueError):
             pass
         self._take(chunk)
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from amfs_otel import capture, guard
-from amfs_otel.capture import Deferred, Kind
+from amfs_otel.capture import Deferred, Kind, Step
 from amfs_otel.capture.streams import StreamExit
 from amfs_otel_instrumentation._langchain_messages import (
     call_id_from_output,
@@ -34,7 +34,9 @@ from amfs_otel_instrumentation._langchain_runs import (
     begun,
     ended,
     keep,
+    key_of,
     known,
+    passed,
     taken_out,
 )
 from amfs_otel_instrumentation._langgraph_streams import generator_of
@@ -52,10 +54,11 @@ _HANDLING = ("langchain_core.callbacks", "amfs_otel")
 
 
 def _chain_started(run_id: UUID, given: Mapping[str, Any]) -> None:
-    run = begun(run_id, given.get("parent_run_id"))
     graph, name = _graph(inspect.currentframe()), given.get("name")  # nothing that a handler is told says it
     if graph is None and name != _EXECUTOR:
+        passed(run_id, given.get("parent_run_id"))
         return
+    run = begun(run_id, given.get("parent_run_id"))
     source, metadata = SOURCE if graph is None else GRAPHS, _mapping(given, "metadata")
     begins = capture.run(source, _agent(name, metadata), _thread(metadata), inside=run.inside)
     run.agent, run.inside = Agent(begins, None if graph is None else generator_of(graph)), begins.step
@@ -94,19 +97,21 @@ def _chain_ended(run_id: UUID, error: BaseException | None = None) -> None:
     run = ended(run_id)
     if run is None:
         return
+    own = run.agent if run.key == key_of(run_id) else None
     interrupted = error is not None and _is_interrupt(error)
-    if interrupted and run.outer is not None:
-        run.outer.paused = True
-    agent = run.agent
-    if agent is None:
+    if interrupted:
+        outer = run.outer if own is not None else run.agent or run.outer
+        if outer is not None:
+            outer.paused = True
+    if own is None:
         return
     if isinstance(error, GeneratorExit):
         # The collector may have thrown it in, wherever some thread happened to be.
-        dropped = agent.generator is not None and agent.generator() is None
-        _later(partial(_run_ended, agent, None, left="abandoned" if dropped else "closed_early"))
+        dropped = own.generator is not None and own.generator() is None
+        _later(partial(_run_ended, own, None, left="abandoned" if dropped else "closed_early"))
     else:
         gone = error is None or _is_control_flow(error)
-        _run_ended(agent, None if gone else error, unfinished=interrupted)
+        _run_ended(own, None if gone else error, unfinished=interrupted)
 
 
 def _run_ended(
@@ -114,7 +119,8 @@ def _run_ended(
 ) -> None:
     for key, inner in list(agent.within.items()):
         taken_out(key)
-        _left_open(inner, error)
+        if inner.key == key:
+            _left_open(inner, error)
     step = agent.run.step
     if step is not None and (unfinished or left is not None):
         step.event.status = "incomplete"
@@ -220,15 +226,15 @@ def _tool_started(run_id: UUID, about: Any, text: Any, given: Mapping[str, Any])
 
 
 def _tool_ended(run_id: UUID, output: Any) -> None:
-    run = ended(run_id)
-    if run is not None and run.step is not None:
-        failed = getattr(output, "status", None) == "error"
-        result: dict[str, Any] = {"success": not failed}
-        result["result"] = Deferred(result_from_output, capture.snapshot(output))
-        call_id = call_id_from_output(output)
-        if call_id is not None and run.step.event.fields.get("call_id") is None:
-            result["call_id"] = call_id
-        run.step.end(result)
+    _step_ended(run_id, lambda step: _answer(output, step))
+
+
+def _answer(output: Any, step: Step) -> dict[str, Any]:
+    answer: dict[str, Any] = {"success": getattr(output, "status", None) != "error"}
+    answer["result"] = Deferred(result_from_output, capture.snapshot(output))
+    if step.event.fields.get("call_id") is None:
+        answer["call_id"] = call_id_from_output(output)
+    return answer
 
 
 def _retrieval_started(run_id: UUID, query: Any, given: Mapping[str, Any]) -> None:
@@ -237,9 +243,14 @@ def _retrieval_started(run_id: UUID, query: Any, given: Mapping[str, Any]) -> No
 
 
 def _retrieval_ended(run_id: UUID, documents: Any) -> None:
+    _step_ended(run_id, lambda _step: documents_from_result(documents))
+
+
+def _step_ended(run_id: UUID, answer: Callable[[Step], dict[str, Any]]) -> None:
+    """Ends the run's step with its `answer`; without one where that cannot be made."""
     run = ended(run_id)
     if run is not None and run.step is not None:
-        run.step.end(documents_from_result(documents))
+        run.step.end(guard.run(SOURCE, answer, run.step))
 
 
 def _step_started(kind: Kind, run_id: UUID, given: Mapping[str, Any], fields: dict[str, Any]) -> None:

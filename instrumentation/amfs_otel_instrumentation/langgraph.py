@@ -7,10 +7,11 @@ each operation of a bare `batch` is one.
 """
 
 import asyncio
+import itertools
 from collections import OrderedDict
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, cast
 
 from amfs_otel import capture, guard, instrumentor
 from amfs_otel.capture import Kind, Step
@@ -19,6 +20,7 @@ from amfs_otel_instrumentation._langgraph_memory import (
     arguments_from_op,
     fields_from_arguments,
     fields_from_checkpoint,
+    fields_from_writes,
     kind_from_operation,
     result_from_return,
 )
@@ -78,7 +80,7 @@ class _Batch:
         self.steps: list[tuple[str, Step] | None] = []
         ops: Any = args[0] if args else kwargs.get("ops")
         if type(ops) in (list, tuple) and capture.active() is not None and not _is_within(store):
-            self.steps = [self._begun(op) for op in ops]
+            self.steps = [guard.run(SOURCE, self._begun, op) for op in ops]
 
     @staticmethod
     def _begun(op: Any) -> tuple[str, Step] | None:
@@ -89,9 +91,12 @@ class _Batch:
         return None if step is None else (asked[0], step)
 
     def end(self, results: Any) -> None:
-        for begun, returned in zip(self.steps, results, strict=False):
+        """Each with what the store says to it; one that it says nothing to has ended all the same."""
+        said = iter(cast("list[Any]", results) if isinstance(results, list | tuple) else ())
+        for begun in self.steps:
+            found = [*itertools.islice(said, 1)]
             if begun is not None:
-                begun[1].end(guard.run(SOURCE, result_from_return, begun[0], returned))
+                begun[1].end(guard.run(SOURCE, result_from_return, begun[0], found[0]) if found else None)
 
     def fail(self, error: BaseException) -> None:
         for begun in self.steps:
@@ -181,6 +186,63 @@ async def _aput(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dic
     return result
 
 
+_writing: set[tuple[Any, ...]] = set()
+"""Writes on their way: many savers' `aput_writes` calls `put_writes`, in whatever thread, or the reverse."""
+
+
+class _Writes:
+    """One call of `put_writes`: a task's writes, kept beside a checkpoint until the next one holds them."""
+
+    __slots__ = ("_fields", "_key")
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        channels = (write["key"] for write in fields.get("writes", ()))
+        self._fields = fields
+        self._key = (*map(fields.get, ("thread_id", "namespace", "label", "task_id")), *channels)
+
+    @classmethod
+    def begun(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "_Writes | None":
+        """`None` inside the call that tells of the same writes."""
+        if capture.active() is None:
+            return None
+        given = {**dict(zip(("config", "writes", "task_id"), args, strict=False)), **kwargs}
+        writes = cls(fields_from_writes(given["config"], given["writes"], given["task_id"]))
+        if writes._key in _writing:
+            return None
+        _writing.add(writes._key)
+        return writes
+
+    def told(self) -> None:
+        capture.instant(Kind.CHECKPOINT, SOURCE, self._fields)
+
+    def over(self) -> None:
+        _writing.discard(self._key)
+
+
+def _put_writes(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    writes = guard.run(SOURCE, _Writes.begun, args, kwargs)
+    if writes is None:
+        return wrapped(*args, **kwargs)
+    try:
+        result = wrapped(*args, **kwargs)
+    finally:
+        writes.over()
+    guard.run(SOURCE, writes.told)
+    return result
+
+
+async def _aput_writes(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    writes = guard.run(SOURCE, _Writes.begun, args, kwargs)
+    if writes is None:
+        return await wrapped(*args, **kwargs)
+    try:
+        result = await wrapped(*args, **kwargs)
+    finally:
+        writes.over()
+    guard.run(SOURCE, writes.told)
+    return result
+
+
 def _note_interrupt(loop: Any, error: Any) -> None:
     if error is not None and not loop.is_nested and type(error).__name__ in ("GraphInterrupt", "NodeInterrupt"):
         capture.pause()
@@ -204,7 +266,7 @@ _STORE: dict[str, Wrapper] = {
     "batch": _batch,
     "abatch": _abatch,
 }
-_SAVER: dict[str, Wrapper] = {"put": _put, "aput": _aput}
+_SAVER: dict[str, Wrapper] = {"put": _put, "aput": _aput, "put_writes": _put_writes, "aput_writes": _aput_writes}
 
 
 def _built(wrapped: Any, _instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -226,8 +288,7 @@ hooks: dict[str, Wrapper] = {
     **{f"langgraph.store.base:BaseStore.{name}": wrapper for name, wrapper in _STORE.items() if "batch" not in name},
     "langgraph.store.memory:InMemoryStore.batch": _batch,
     "langgraph.store.memory:InMemoryStore.abatch": _abatch,
-    "langgraph.checkpoint.memory:InMemorySaver.put": _put,
-    "langgraph.checkpoint.memory:InMemorySaver.aput": _aput,
+    **{f"langgraph.checkpoint.memory:InMemorySaver.{name}": wrapper for name, wrapper in _SAVER.items()},
     "langgraph.pregel._loop:SyncPregelLoop.__exit__?": _left,
     "langgraph.pregel._loop:AsyncPregelLoop.__aexit__?": _aleft,
     "langgraph.pregel.loop:SyncPregelLoop.__exit__?": _left,

@@ -9,6 +9,9 @@ and prompts are not captured. What a tool's own result calls an error is one.
 is added. What a server reads there counts while its event is placed and is its span's parent; the handler's context has
 that span alone.
 
+Whoever calls a server names the tool, so a name becomes one of spans and metrics there only once the server has listed
+it or answered a call of it well; until then the event alone has it (`unlisted`).
+
 2.x has spans of its own (scope `mcp-python-sdk`), one of them for each request that is sent or answered. Where a step
 of ours stands for the request, its span takes that one's place, kind and name as the conventions want them; the spans
 of all other requests are left alone. `mcp.resource.uri` is not shown: a URI's path may be content.
@@ -31,6 +34,7 @@ from amfs_otel.instrumentor import Wrapper
 from amfs_otel_instrumentation._mcp_fields import (
     CALL,
     KINDS,
+    LIST,
     READ,
     Json,
     about_server,
@@ -40,6 +44,7 @@ from amfs_otel_instrumentation._mcp_fields import (
     ended_from_result,
     fields_from_params,
     params_from_call,
+    tools_from_list,
 )
 from amfs_otel_instrumentation._mcp_sent import (
     SOURCE,
@@ -51,6 +56,7 @@ from amfs_otel_instrumentation._mcp_sent import (
     sent_of,
     with_context,
 )
+from amfs_otel_instrumentation._mcp_tools import is_known, learn
 
 requires = "mcp >= 1.8, < 3"
 
@@ -151,13 +157,27 @@ def _injected(wrapped: Callable[..., Any], _instance: Any, args: tuple[Any, ...]
 
 @dataclass(slots=True)
 class _Served:
-    """A request that a server handles: its step, and the mark that keeps its events apart where there was none."""
+    """A request that `server` handles: its step, and the mark that keeps its events apart where there was none."""
 
     step: Step
     request: capture.Request | None
+    server: Any
+
+    def answered(self, step: Step, result: Any) -> None:
+        """Ends `step`; a tool whose call was answered well is one that the server has."""
+        status, error_type, fields = ended_from_result(step.event.fields["mcp_method"], result)
+        if step.event.fields.get("unlisted") is True and status != "error" and not step.done:
+            name = step.event.fields["tool_name"]
+            learn(self.server, (name,))
+            if is_known(self.server, name):
+                fields |= {"tool_name": name, "unlisted": False}
+                step.span.update_name(f"{CALL} {name}")
+        _end(step, (status, error_type, fields))
 
 
-def _begin_served(method: str, params: Mapping[str, Any], meta: Any, about: Json) -> _Served | SentCall | None:
+def _begin_served(
+    server: Any, method: str, params: Mapping[str, Any], meta: Any, about: Json
+) -> _Served | SentCall | None:
     """Begins the step of a request that a server handles, or finds the client's step that stands for it."""
     fields = fields_from_params(method, params)
     if fields is None:
@@ -166,6 +186,8 @@ def _begin_served(method: str, params: Mapping[str, Any], meta: Any, about: Json
     sent = sent_as(asked_from_fields(fields), fields.get("arguments"), here)
     if sent is not None:
         return sent
+    if method == CALL and not is_known(server, fields["tool_name"]):
+        fields["unlisted"] = True
     request = capture.enter_request()
     token = context.attach(here)
     try:
@@ -173,14 +195,14 @@ def _begin_served(method: str, params: Mapping[str, Any], meta: Any, about: Json
     finally:
         context.detach(token)
     if step is not None:
-        return _Served(step, request)
+        return _Served(step, request, server)
     if request is not None:
         capture.end_request(request)
     return None
 
 
 async def _serve(
-    served: _Served | SentCall | None, wrapped: Call, args: tuple[Any, ...], kwargs: dict[str, Any], end: End
+    served: _Served | SentCall | None, wrapped: Call, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     if served is None:
         return await wrapped(*args, **kwargs)
@@ -191,7 +213,7 @@ async def _serve(
         finally:
             Step.detach(token)
     try:
-        return await _run(served.step, wrapped, args, kwargs, end)
+        return await _run(served.step, wrapped, args, kwargs, _left_unanswered if _FIRST else served.answered)
     finally:
         if served.request is not None:
             capture.end_request(served.request)
@@ -200,7 +222,14 @@ async def _serve(
 async def _handled(wrapped: Call, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """2.x: a request from any transport, and its answer as it goes onto the wire."""
     served = guard.run(SOURCE, _asked_of_runner, instance, *args, **kwargs)
-    return await _serve(served, wrapped, args, kwargs, _answered)
+    result = await _serve(served, wrapped, args, kwargs)
+    guard.run(SOURCE, _listed, instance, result, *args, **kwargs)
+    return result
+
+
+def _listed(runner: Any, result: Any, _dctx: Any, method: Any, *_: Any, **__: Any) -> None:
+    if method == LIST:
+        learn(runner.server, tools_from_list(result))
 
 
 def _asked_of_runner(runner: Any, dctx: Any, method: Any, params: Any) -> _Served | SentCall | None:
@@ -209,33 +238,38 @@ def _asked_of_runner(runner: Any, dctx: Any, method: Any, params: Any) -> _Serve
     about = about_server(runner.server.name, runner.server.version, runner.connection.protocol_version)
     about["request_id"] = str(dctx.request_id)
     params = params or {}
-    return _begin_served(method, params, params.get("_meta"), about)
+    return _begin_served(runner.server, method, params, params.get("_meta"), about)
 
 
 async def _first_handled(wrapped: Call, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """1.x: a request from any transport; its answer is given inside, to the message that it came with."""
     served = guard.run(SOURCE, _asked_of_server, instance, args, kwargs)
-    return await _serve(served, wrapped, args, kwargs, _left_unanswered)
+    return await _serve(served, wrapped, args, kwargs)
 
 
 def _asked_of_server(server: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Served | SentCall | None:
     given: Json = {**dict(zip(("message", "req"), args, strict=False)), **kwargs}
     request: Any = given.get("req")
     method = getattr(request, "method", None)
+    if method == LIST:
+        _listing[given["message"]] = server
     if method not in KINDS or capture.active() is None:
         return None
     params: Any = request.params
     about = about_server(server.name, server.version)
     about["request_id"] = str(given["message"].request_id)
     members = cast("Json", vars(params))
-    served = _begin_served(method, members, getattr(params.meta, "model_extra", None), about)
+    served = _begin_served(server, method, members, getattr(params.meta, "model_extra", None), about)
     if isinstance(served, _Served):
-        _answers[given["message"]] = served.step
+        _answers[given["message"]] = served
     return served
 
 
-_answers: "weakref.WeakKeyDictionary[Any, Step]" = weakref.WeakKeyDictionary()
-"""1.x: the step that serves the request to which a responder will answer; others may answer inside it."""
+_answers: "weakref.WeakKeyDictionary[Any, _Served]" = weakref.WeakKeyDictionary()
+"""1.x: what serves the request to which a responder will answer; others may answer inside it."""
+
+_listing: "weakref.WeakKeyDictionary[Any, Any]" = weakref.WeakKeyDictionary()
+"""1.x: the server whose tools a responder will list."""
 
 
 async def _responded(wrapped: Call, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -244,12 +278,15 @@ async def _responded(wrapped: Call, instance: Any, args: tuple[Any, ...], kwargs
 
 
 def _end_served(responder: Any, response: Any) -> None:
-    step = _answers.pop(responder, None)
-    if step is not None:
-        if hasattr(response, "root"):
-            _answered(step, response.root)
+    result, served = getattr(response, "root", None), _answers.pop(responder, None)
+    server = _listing.pop(responder, None)
+    if server is not None:
+        learn(server, tools_from_list(result))
+    if served is not None:
+        if result is not None:
+            served.answered(served.step, result)
         else:
-            _end(step, ended_from_error_data(response))
+            _end(served.step, ended_from_error_data(response))
 
 
 def _left_unanswered(step: Step, _: Any) -> None:
@@ -333,6 +370,7 @@ hooks: dict[str, Wrapper] = {
 }
 if _FIRST:
     hooks |= {
+        "mcp.client.experimental.tasks:ExperimentalClientFeatures.call_tool_as_task?": _call_tool,
         "mcp.client.session:ClientSession.initialize": _initialized,
         "mcp.shared.session:BaseSession.send_request": _requested,
         "mcp.shared.session:RequestResponder.respond": _responded,

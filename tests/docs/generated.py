@@ -12,7 +12,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from amfs_otel.instrumentor import LIBRARIES
+from amfs_otel.libraries import LIBRARIES
 
 ROOT = Path(__file__).parents[2]
 PATCHES = ROOT / "instrumentation" / "amfs_otel_instrumentation"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from amfs_otel import environment_variables
-from amfs_otel.instrumentor import LIBRARIES
+from amfs_otel.libraries import LIBRARIES
 from tests.docs.generated import BLOCK, GENERATORS, ROOT, library_table, pages, rewritten, settings_table
 
 

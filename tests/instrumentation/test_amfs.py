@@ -10,10 +10,12 @@ import json
 import logging
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, ClassVar
 
 import amfs_core.engine as engine
@@ -28,6 +30,7 @@ from amfs_otel.capture.ambient import explicit_session
 from amfs_otel.capture.sessions import Session
 from amfs_otel.model import ClosedBy, EventClosed, Kind
 from amfs_otel.settings import LedgerContent
+from tests.instrumentation.contract import Call, Contract
 from tests.instrumentation.recording import Captured, kinds
 from tests.support.environments import python_of
 from tests.support.oracle import check_spans, failures
@@ -914,3 +917,33 @@ def test_the_oldest_release(tmp_path: Path) -> None:
             "memory_write", "outcome", "confidence_change",
         ],
     ]  # fmt: skip
+
+
+# -- the contract of all patches --------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def contract_calls(request: pytest.FixtureRequest) -> AsyncIterator[Sequence[Call]]:
+    """Those that the contract is tried with."""
+    root = mkdtemp(dir=request.getfixturevalue("tmp_path"))  # a memory of its own, each time
+    mem: Any = AgentMemory("deploy-agent", adapter=FilesystemAdapter(Path(root), "default"))
+
+    async def write() -> Any:
+        return mem.write("checkout", "retry-pattern", {"max_retries": 3}).value
+
+    async def read() -> Any:
+        return mem.read("checkout", "retry-pattern").value
+
+    async def search() -> Any:
+        return [entry.key for entry in mem.search(query="retry")]
+
+    async def note() -> Any:
+        return mem.record_context("deploy", "asked to")
+
+    async def refused() -> Any:
+        return mem.record_attempt(outcome_type=OutcomeType.SUCCESS)
+
+    yield write, read, search, note, refused
+
+
+CONTRACT = Contract(contract_calls, ("_amfs_fields",))

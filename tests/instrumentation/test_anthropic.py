@@ -4,7 +4,8 @@ import asyncio
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import anthropic
@@ -42,6 +43,7 @@ from tests.instrumentation.anthropic_calls import (
     request,
     text_of,
 )
+from tests.instrumentation.contract import Call, Contract
 from tests.instrumentation.recording import Captured
 from tests.support.oracle import Rules
 
@@ -435,3 +437,31 @@ def test_content_is_withheld_where_the_policy_says_so(
         kept = repr(captured.traces(content))
         assert all(text not in kept for text in ("canary", "wants an order", "48213"))
     assert "canary" not in repr(captured.spans())
+
+
+# -- the contract of all patches --------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def contract_calls(request: pytest.FixtureRequest) -> AsyncIterator[Sequence[Call]]:
+    """Those that the contract is tried with."""
+    way: Any = {"base_url": request.getfixturevalue("model_server").origin, "api_key": "k", "max_retries": 0}
+    with Anthropic(**way) as client:
+        async with AsyncAnthropic(**way) as asynchronous:
+
+            async def plain() -> Any:
+                return ask(client).content[0].text
+
+            async def awaited() -> Any:
+                return (await aask(asynchronous)).content[0].text
+
+            async def streamed() -> Any:
+                return [event.type for event in ask(client, stream=True)]
+
+            async def refused() -> Any:
+                return ask(client, "rate-limited")
+
+            yield plain, awaited, streamed, refused
+
+
+CONTRACT = Contract(contract_calls, ("_anthropic_facts", "_anthropic_folds"))

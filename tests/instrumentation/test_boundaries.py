@@ -6,13 +6,15 @@ Here Starlette and FastAPI, and the mark by which requests are kept apart; WSGI 
 import asyncio
 import contextvars
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from amfs_otel import capture, instrumentor
 from amfs_otel.capture.requests import open_request
+from tests.instrumentation.contract import Call, Contract
 from tests.instrumentation.recording import Captured
 from tests.instrumentation.requests_served import FRAMEWORKS, Agent, check_one_trace_each, patched_agent, questions
 from tests.instrumentation.serving import at_once, serving_asgi
@@ -239,3 +241,113 @@ def test_a_boundary_starts_no_pipeline(name: str) -> None:
     assert started == []
     assert next(state for state in instrumentor.states() if state.name == name).state == "patched"
     instrumentor.uninstrument([name])
+
+
+# -- the contract of all patches --------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def starlette_calls(_request: pytest.FixtureRequest) -> AsyncIterator[Sequence[Call]]:
+    from starlette.applications import Starlette
+    from starlette.responses import PlainTextResponse
+    from starlette.routing import Route
+
+    async def answers(_request: Any) -> Any:
+        return PlainTextResponse("roll back")
+
+    async def fails(_request: Any) -> Any:
+        raise LookupError("of the application")
+
+    app = Starlette(routes=[Route("/answers", answers), Route("/fails", fails)])
+
+    def get(path: str) -> Call:
+        async def call() -> Any:
+            scope = {"type": "http", "method": "GET", "path": path, "headers": [], "query_string": b""}
+            sent: list[Any] = []
+
+            async def receive() -> Any:
+                return {"type": "http.request", "body": b""}
+
+            async def send(message: Any) -> None:
+                sent.append(message)
+
+            await app(scope, receive, send)
+            return sent
+
+        return call
+
+    yield get("/answers"), get("/fails")
+
+
+def _wsgi(app: Any, path: str) -> Call:
+    from werkzeug.test import Client
+
+    async def call() -> Any:
+        response = Client(app).get(path)
+        return response.status_code, response.text
+
+    return call
+
+
+@asynccontextmanager
+async def flask_calls(_request: pytest.FixtureRequest) -> AsyncIterator[Sequence[Call]]:
+    from flask import Flask
+
+    app = Flask("chat")
+    app.testing = True  # so that an error of a view is raised
+
+    def fails() -> str:
+        raise LookupError("of the application")
+
+    app.add_url_rule("/answers", "answers", lambda: iter(["roll ", "back"]))
+    app.add_url_rule("/fails", "fails", fails)
+    yield _wsgi(app, "/answers"), _wsgi(app, "/fails")
+
+
+@asynccontextmanager
+async def django_calls(request: pytest.FixtureRequest) -> AsyncIterator[Sequence[Call]]:
+    views = request.getfixturevalue("django_views")
+    from django.core.handlers.wsgi import WSGIHandler
+    from django.http import HttpResponse
+    from django.test import override_settings
+
+    def view(number: int) -> HttpResponse:
+        if number:
+            raise LookupError("of the application")
+        return HttpResponse("roll back")
+
+    views["sync"] = view
+    app = WSGIHandler()
+    with override_settings(DEBUG_PROPAGATE_EXCEPTIONS=True):
+        yield _wsgi(app, "/sync/0"), _wsgi(app, "/sync/1")
+
+
+@asynccontextmanager
+async def celery_calls(_request: pytest.FixtureRequest) -> AsyncIterator[Sequence[Call]]:
+    from celery import Celery
+
+    app = Celery("tasks", broker="memory://", backend="cache+memory://", set_as_current=False)
+
+    @app.task(name="chat", shared=False)
+    def chat(number: int) -> str:
+        if number:
+            raise LookupError("of the application")
+        return "roll back"
+
+    def eager(number: int) -> Call:
+        async def call() -> Any:
+            return app.tasks["chat"].apply(args=(number,), throw=True).result
+
+        return call
+
+    yield eager(0), eager(1)
+
+
+_MARKS = ("amfs_otel.capture.requests:enter_request", "_boundaries:_type_of", "_boundaries:_ends_with")
+
+CONTRACTS = {
+    "starlette": Contract(starlette_calls, _MARKS),
+    "flask": Contract(flask_calls, _MARKS),
+    "django": Contract(django_calls, _MARKS),
+    "celery": Contract(celery_calls, _MARKS),
+}

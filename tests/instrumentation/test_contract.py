@@ -6,7 +6,7 @@ import inspect
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple, cast
 
@@ -15,8 +15,9 @@ import wrapt
 from packaging.requirements import Requirement
 
 from amfs_otel import capture, guard, instrumentor
-from amfs_otel.instrumentor import LIBRARIES, Library, PatchState, Wrapper
-from tests.instrumentation.contract_calls import CALLS, Call
+from amfs_otel.instrumentor import PatchState, Wrapper
+from amfs_otel.libraries import LIBRARIES, Library
+from tests.instrumentation.contract import Call, contract_of
 from tests.instrumentation.recording import Captured
 from tests.support.not_run import not_run
 
@@ -129,7 +130,10 @@ def test_a_missing_target_is_reported_and_the_rest_works(
 
 
 def outcome_of(target: Target, answer: Callable[[], Any]) -> Any:
-    """What the wrapper makes of a call that answers with `answer`, on an instance that tells our mappings nothing."""
+    """What the wrapper makes of a call that answers with `answer`, on an instance that tells our mappings nothing.
+
+    Of a function that gives a stream as a generator, it is what that yields.
+    """
 
     def plain(*_args: Any, **_kwargs: Any) -> Any:
         return answer()
@@ -137,9 +141,21 @@ def outcome_of(target: Target, answer: Callable[[], Any]) -> Any:
     async def coroutine(*_args: Any, **_kwargs: Any) -> Any:
         return answer()
 
-    if not inspect.iscoroutinefunction(inspect.unwrap(target.original)):
+    def generator(*_args: Any, **_kwargs: Any) -> Iterator[Any]:
+        yield answer()
+
+    async def async_generator(*_args: Any, **_kwargs: Any) -> AsyncIterator[Any]:
+        yield answer()
+
+    original = inspect.unwrap(target.original)
+    if inspect.isgeneratorfunction(original):
+        return next(target.wrapper(generator, object(), (), {}))
+    if inspect.isasyncgenfunction(original):
+        pending = anext(target.wrapper(async_generator, object(), (), {}))
+    elif inspect.iscoroutinefunction(original):
+        pending = target.wrapper(coroutine, object(), (), {})
+    else:
         return target.wrapper(plain, object(), (), {})
-    pending = target.wrapper(coroutine, object(), (), {})
     assert inspect.isawaitable(pending)
     with pytest.raises(StopIteration) as stopped:
         pending.__await__().__next__()
@@ -173,18 +189,6 @@ def test_results_and_errors_pass_through_untouched(
 
 # -- mappings that raise -------------------------------------------------------------------------------------------
 
-_MARKS = ("amfs_otel.capture.requests:enter_request", "_boundaries:_type_of", "_boundaries:_ends_with")
-MAPPINGS: dict[str, tuple[str, ...]] = {
-    "amfs": ("_amfs_fields",),
-    "openai": ("_openai_facts", "_openai_folds"),
-    "anthropic": ("_anthropic_facts", "_anthropic_folds"),
-    "langchain": ("_langchain_messages",),
-    "langgraph": ("_langgraph_memory",),
-    "mcp": ("_mcp_fields",),
-    **dict.fromkeys(("starlette", "flask", "django", "celery"), _MARKS),
-}
-"""Modules of a patch's mappings, all of whose public functions and methods count, or single functions of a module."""
-
 ROUNDS = guard.LIMIT + 5
 """At two calls a round and more, these are 50 calls and more."""
 
@@ -199,7 +203,7 @@ def mappings_of(library: Library) -> list[FunctionType]:
     """What of ours looks at the library's objects, or marks its requests, when a call is made."""
     patch_of(library)
     found: list[FunctionType] = []
-    for place in MAPPINGS[library.name]:
+    for place in contract_of(library).mappings or (library.name,):
         name, _, function = place.partition(":")
         module = importlib.import_module(name if "." in name else f"amfs_otel_instrumentation.{name}")
         if function:
@@ -260,7 +264,7 @@ async def test_a_mapping_that_raises_on_every_call_is_switched_off_and_the_appli
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Each mapping that the library's calls reach, broken alone, after one round in which all was well."""
-    mappings, name, connected = mappings_of(library), library.name, CALLS[library.name]
+    mappings, name, connected = mappings_of(library), library.name, contract_of(library).calls
     capture.current_request.set(None)
     async with connected(request) as calls:
         (bare, *_), bare_times_s = await many_rounds(calls)

@@ -4,18 +4,24 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
 
 from amfs_otel import capture, guard
 from amfs_otel.attach import RequestBoundaries, attach
 from amfs_otel.capture import Kind, foreign
+from amfs_otel.capture.metrics import ClientMetrics
 from amfs_otel.model import ClosedBy
 from tests.instrumentation.recording import Captured
+from tests.support.otlp_decode import metrics_from_request
 
 OPENLLMETRY = "opentelemetry.instrumentation.openai"
 FIELDS = {"operation": "chat", "provider": "openai", "model": "m"}
@@ -143,13 +149,39 @@ def test_a_call_that_waits_for_a_later_span_ends_before_its_session_does(beside:
     assert [type(message).__name__ for message in beside.sink.messages][-2:] == ["EventClosed", "WindowClosed"]
 
 
+@pytest.mark.parametrize(
+    ("at_work", "sampler", "ours"), [(True, ALWAYS_OFF, 0), (False, ALWAYS_OFF, 1), (True, ALWAYS_ON, 1)]
+)
+def test_a_call_whose_span_of_theirs_is_not_recorded_is_counted_by_them_alone(
+    beside: Captured, monkeypatch: pytest.MonkeyPatch, at_work: bool, sampler: Sampler, ours: int
+) -> None:
+    """What is not sampled tells of no span: then what counts is whether their instrumentor is at work."""
+    made = SimpleNamespace(_is_instrumented_by_opentelemetry=at_work)
+    monkeypatch.setattr(
+        sys.modules[OPENLLMETRY],
+        "OpenAIInstrumentor",
+        type("OpenAIInstrumentor", (), {"_instance": made}),
+        raising=False,
+    )
+    monkeypatch.setattr(
+        beside.capture, "tracer", TracerProvider(sampler, shutdown_on_exit=False).get_tracer("amfs_otel")
+    )
+    reader = InMemoryMetricReader()
+    monkeypatch.setattr(beside.capture, "metrics", ClientMetrics(MeterProvider([reader]).get_meter("amfs_otel")))
+    begun().end({"input_tokens": 3})
+    data = reader.get_metrics_data()
+    found = metrics_from_request(encode_metrics(data)) if data is not None else []
+    assert [metric.name for metric in found].count("gen_ai.client.inference.duration") == ours
+
+
 class Proxy(TracerProvider):
     """A provider of another vendor: not hashable."""
 
     __hash__ = None  # type: ignore[assignment]
 
 
-def test_a_provider_that_cannot_be_hashed_is_attached_to_once() -> None:
+def test_a_provider_that_cannot_be_hashed_is_attached_to_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amfs_otel.attach._wrapped", True)  # else every provider of later tests is attached to
     provider = Proxy(shutdown_on_exit=False)
     for _ in range(2):
         attach(provider)

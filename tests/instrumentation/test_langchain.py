@@ -7,8 +7,9 @@ import inspect
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
@@ -30,6 +31,7 @@ from amfs_otel.capture import Kind
 from amfs_otel.demo.model_server import ModelServer
 from amfs_otel.model import ClosedBy
 from amfs_otel_instrumentation import langchain as patch
+from tests.instrumentation.contract import Call, Contract
 from tests.instrumentation.recording import Captured
 from tests.support.oracle import check_spans, failures
 from tests.support.otlp_decode import span_from_readable
@@ -202,6 +204,32 @@ class TestStreams:
         assert [chunk async for chunk in Chunks().astream("deploy?")]
         assert only(captured, Kind.LLM_CALL)["stream_exit"] == "complete"
 
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    async def test_a_request_that_is_changed_meanwhile_is_recorded_as_it_was(
+        self, captured: Captured, asynchronous: bool
+    ) -> None:
+        """From the first chunk on the program has the word, and its messages are its own."""
+        call: Any = {"name": "get_incidents", "args": {"service": "checkout"}, "id": "call_1"}
+        asked = AIMessage("", tool_calls=[call])
+        given: list[BaseMessage] = [HumanMessage("deploy?"), asked, HumanMessage([{"type": "text", "text": "now?"}])]
+
+        def change() -> None:
+            given[0].content = "something else"
+            asked.tool_calls[0]["args"]["service"] = "another"
+            cast("Any", given[2].content)[0]["text"] = "later?"
+            given.append(HumanMessage("more"))
+
+        if asynchronous:
+            async for _ in Chunks().astream(given):
+                change()
+        else:
+            for _ in Chunks().stream(given):
+                change()
+        first, second, third = only(captured, Kind.LLM_CALL)["input_messages"]
+        assert first["parts"] == [{"type": "text", "content": "deploy?"}]
+        assert [part["arguments"] for part in second["parts"]] == [{"service": "checkout"}]
+        assert third["parts"] == [{"type": "text", "content": "now?"}]
+
     def test_closed_early(self, captured: Captured) -> None:
         stream = Chunks().stream("deploy?")
         next(iter(stream))
@@ -298,6 +326,22 @@ class TestClientBelow:
         with client:
             Elsewhere().invoke("hello")
         assert [event["source"] for event in events(captured, Kind.LLM_CALL)] == ["openai"]
+
+    @pytest.mark.parametrize("streamed", [False, True])
+    def test_the_clients_span_is_below_the_run_in_a_run(
+        self, captured: Captured, model: BaseChatModel, streamed: bool
+    ) -> None:
+        outer = CallbackManager.configure().on_chain_start({}, {}, name="AgentExecutor")
+        inner = outer.get_child().on_chain_start({}, {}, name="AgentExecutor")
+        if streamed:
+            assert list(model.stream("hello", {"callbacks": inner.get_child()}))
+        else:
+            model.invoke("hello", {"callbacks": inner.get_child()})
+        inner.on_chain_end({})
+        outer.on_chain_end({})
+        self.one(captured)
+        first, second, third = captured.spans()
+        assert (first.parent, second.parent, third.parent) == (second.context, third.context, None)
 
     def test_the_clients_event_lies_where_the_framework_says(self, captured: Captured, model: BaseChatModel) -> None:
         @tool
@@ -463,6 +507,28 @@ class TestTransparency:
         assert len(Shelf().invoke("retry")) == 1
         assert cast("int", guard.counters()["langchain"]["errors"]) >= 3
 
+    @pytest.mark.parametrize("failing", ["call_id_from_output", "documents_from_result"])
+    def test_a_result_that_cannot_be_mapped_leaves_nothing_open(
+        self, captured: Captured, monkeypatch: pytest.MonkeyPatch, failing: str
+    ) -> None:
+        def fails(*_args: Any) -> Any:
+            raise ValueError("a mapping of ours")
+
+        monkeypatch.setattr(patch, failing, fails)
+        run = CallbackManager.configure().on_chain_start({}, {}, name="AgentExecutor")
+        get_incidents.invoke({"service": "x"}, {"callbacks": run.get_child()})
+        Shelf().invoke("retry", {"callbacks": run.get_child()})
+        assert captured.capture.windows.open_count() == 1
+        assert [span.name for span in captured.spans()] == ["execute_tool get_incidents", "retrieval"]
+        run.on_chain_end({})
+        (found,) = captured.traces()
+        _, call, retrieval = found["events"]
+        assert (call["status"], retrieval["status"], found["status"]) == ("ok", "ok", "complete")
+        assert ("result" in call, "results" in retrieval) == (
+            failing != "call_id_from_output",
+            failing != "documents_from_result",
+        )
+
     def test_arguments_by_name(self, captured: Captured, caplog: pytest.LogCaptureFixture) -> None:
         """Other libraries call handlers with all arguments named."""
         run = CallbackManager.configure().on_chat_model_start({}, [[HumanMessage("deploy?")]])[0]
@@ -523,8 +589,36 @@ def test_a_run_that_never_ends_makes_way(captured: Captured, monkeypatch: pytest
     monkeypatch.setattr(runs, "REMEMBERED_RUNS", 3)
     monkeypatch.setattr(runs, "_runs", {})
     for _ in range(5):
-        CallbackManager.configure().on_chain_start({}, {}, name="endless")
+        CallbackManager.configure().on_tool_start({"name": "endless"}, "x")
     assert len(runs._runs) == 3
+
+
+async def test_no_run_is_known_when_all_are_over(captured: Captured) -> None:
+    """Neither what ended, nor what was cancelled, transparent runs in it or not, inside an agent's run or outside."""
+    from amfs_otel_instrumentation import _langchain_runs as runs
+
+    @tool
+    async def waits() -> str:
+        """Waits in a chain for a model."""
+        return (await (ChatPromptTemplate.from_messages([("user", "deploy?")]) | Chunks(waits=True)).ainvoke({})).text
+
+    async def cancelled(callbacks: Any) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await waits.ainvoke({}, {"callbacks": callbacks})
+
+    before = set(runs._runs)
+    await cancelled([])
+    run = CallbackManager.configure().on_chain_start({}, {}, name="AgentExecutor")
+    child = run.get_child()
+    await cancelled(child)
+    (ChatPromptTemplate.from_messages([("user", "deploy?")]) | Chunks()).invoke({}, {"callbacks": child})
+    child.on_chain_start({}, {}, name="left open")
+    run.on_chain_end({})
+    assert set(runs._runs) == before
+    statuses = [(event["kind"], event["status"]) for trace in captured.close() for event in trace["events"]]
+    cut = [("tool_call", "error"), ("llm_call", "error")]
+    assert sorted(statuses) == sorted([("agent_run", "ok"), ("llm_call", "ok"), *cut, *cut])
 
 
 def test_an_explicit_session_holds_the_run(captured: Captured) -> None:
@@ -536,3 +630,47 @@ def test_an_explicit_session_holds_the_run(captured: Captured) -> None:
     capture.close_session(session, ClosedBy.SESSION_END)
     (found,) = captured.traces()
     assert (found["agent"], found["opened_by"], found["closed_by"]) == ("planner", "session", "session_end")
+
+
+# -- the contract of all patches --------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def contract_calls(_request: pytest.FixtureRequest) -> AsyncIterator[Sequence[Call]]:
+    """Those that the contract is tried with."""
+
+    class Shelf(BaseRetriever):
+        broken: bool = False
+
+        def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+            if self.broken:
+                raise LookupError("no shelf")
+            return [Document("retry pattern v3", metadata={"key": "checkout/retry-pattern"})]
+
+    @tool
+    def look(service: str) -> str:
+        """Looks at a service."""
+        return f"3 SEV-1 in {service}"
+
+    model = FakeMessagesListChatModel(responses=[AIMessage("roll back")])
+    asked: Any = {"name": "look", "args": {"service": "checkout"}, "id": "call_1", "type": "tool_call"}
+
+    async def plain() -> Any:
+        return model.invoke("deploy?").content
+
+    async def awaited() -> Any:
+        return (await model.ainvoke("deploy?")).content
+
+    async def tool_call() -> Any:
+        return look.invoke(asked).content
+
+    async def retrieval() -> Any:
+        return [found.page_content for found in Shelf().invoke("retry")]
+
+    async def refused() -> Any:
+        return Shelf(broken=True).invoke("retry")
+
+    yield plain, awaited, tool_call, retrieval, refused
+
+
+CONTRACT = Contract(contract_calls, ("_langchain_messages",))

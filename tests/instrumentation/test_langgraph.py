@@ -1,12 +1,15 @@
 """The langgraph patch: runs of agents, interrupts and resumption, stores, checkpoints."""
 
 import asyncio
+import contextlib
 import gc
 import json
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, cast
 
@@ -28,13 +31,28 @@ from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metr
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from amfs_otel import guard, instrumentor
+from amfs_otel import api, guard, instrumentor
 from amfs_otel.capture import Kind
 from amfs_otel.capture.metrics import ClientMetrics
+from amfs_otel.model import ClosedBy
+from tests.instrumentation.contract import Call, Contract
 from tests.instrumentation.recording import Captured, kinds
 from tests.support.environments import python_of
 from tests.support.oracle import check_metrics, check_spans, failures
 from tests.support.otlp_decode import metrics_from_request, span_from_readable
+
+
+def check_spans_lie_as_events(captured: Captured) -> None:
+    """The span of each event's parent is its span's parent."""
+    events = [event for trace in captured.close() for event in trace["events"]]
+    spans = {format(span.context.span_id, "016x"): span for span in captured.spans()}
+    of_event = {event["id"]: event["span"] for event in events}
+    for event in events:
+        if "parent" in event:
+            above = spans[event["span"]].parent
+            assert above is not None
+            assert (event["kind"], format(above.span_id, "016x")) == (event["kind"], of_event[event["parent"]])
+
 
 ASKED: Any = {"messages": [{"role": "user", "content": "deploy?"}]}
 
@@ -153,6 +171,73 @@ class TestRuns:
         assert (root["agent_name"], [other["agent_name"] for other in others]) == ("planner", ["helper", "helper"])
         assert [other["parent"] for other in others] == [root["id"]] * 2
         assert {event["parent"] for event in of_kind(found, Kind.LLM_CALL)} == {other["id"] for other in others}
+
+    @pytest.mark.parametrize("way", ["invoke", "stream", "ainvoke", "astream"])
+    @pytest.mark.parametrize("below", ["nothing", "a span", "a session"])
+    async def test_spans_of_a_run_in_a_run_are_below_it(self, captured: Captured, way: str, below: str) -> None:
+        """As a node, called in a node and called in a tool; beside it the outer run's own calls stay where they are."""
+        inner = agent(name="helper")
+        tools: list[Any] = []
+        if not way.startswith("a"):
+
+            @tool
+            def look(service: str) -> str:
+                """Has a helper look."""
+                return f"{service}: {inner.invoke(ASKED)['messages'][-1].content}"
+
+            tools.append(look)
+        graph: Any = StateGraph(State)
+        own, asked = scripted(), agent(*tools, name="asker")
+
+        async def acalls(state: Any) -> Any:
+            await inner.ainvoke(ASKED)
+            return {"messages": [await own.ainvoke(state["messages"])]}
+
+        def calls(state: Any) -> Any:
+            list(inner.stream(ASKED))
+            return {"messages": [own.invoke(state["messages"])]}
+
+        for name, node in (("node", inner), ("asks", asked), ("calls", acalls if way.startswith("a") else calls)):
+            graph.add_node(name, node)
+        graph.add_edge(START, "node")
+        graph.add_edge("node", "asks")
+        graph.add_edge("asks", "calls")
+        planner = graph.compile()
+        planner.name = "planner"
+        with contextlib.ExitStack() as around:
+            if below == "a span":
+                around.enter_context(captured.provider.get_tracer("web").start_as_current_span("GET /"))
+            elif below == "a session":
+                around.enter_context(api.session("web"))
+            if way in ("invoke", "stream"):
+                assert list(planner.stream(ASKED)) if way == "stream" else planner.invoke(ASKED)
+            elif way == "ainvoke":
+                await planner.ainvoke(ASKED)
+            else:
+                assert [chunk async for chunk in planner.astream(ASKED)]
+        check_spans_lie_as_events(captured)
+        found = {span.context.span_id: span for span in captured.spans()}
+        owners = [found[s.parent.span_id].name for s in found.values() if s.parent and s.name.startswith("chat")]
+        helpers = 2 if tools == [] else 3
+        assert sorted(owners) == sorted(
+            ["invoke_agent helper"] * 2 * helpers + ["invoke_agent asker"] * 2 + ["invoke_agent planner"]
+        )
+
+    def test_a_span_of_the_program_in_a_nested_run_keeps_what_is_in_it(self, captured: Captured) -> None:
+        """What the program made current is nearer than what the framework says."""
+        model, inner, outer = scripted(), cast("Any", StateGraph(State)), cast("Any", StateGraph(State))
+
+        def asks(state: Any) -> Any:
+            with captured.provider.get_tracer("app").start_as_current_span("plan"):
+                return {"messages": [model.invoke(state["messages"])]}
+
+        inner.add_node("asks", asks)
+        inner.add_edge(START, "asks")
+        outer.add_node("inner", inner.compile())
+        outer.add_edge(START, "inner")
+        outer.compile().invoke(ASKED)
+        spans = {span.name.split()[0]: span for span in captured.spans()}
+        assert spans["chat"].parent == spans["plan"].context
 
     def test_the_calls_of_a_run_are_measured(self, captured: Captured) -> None:
         reader = InMemoryMetricReader()
@@ -426,6 +511,40 @@ class TestStores:
         assert len(await store.abatch(ops)) == 5
         assert memory(captured) == EVERY
 
+    @pytest.mark.parametrize("failing", ["fields_from_arguments", "result_from_return"])
+    def test_a_batch_of_which_one_cannot_be_mapped(
+        self, captured: Captured, monkeypatch: pytest.MonkeyPatch, failing: str
+    ) -> None:
+        """It costs that one's facts; nothing is left open."""
+        from amfs_otel_instrumentation import langgraph
+
+        mapping = getattr(langgraph, failing)
+
+        def fails_for_get(operation: str, given: Any) -> Any:
+            if operation == "get":
+                raise ValueError("a mapping of ours")
+            return mapping(operation, given)
+
+        monkeypatch.setattr(langgraph, failing, fails_for_get)
+        InMemoryStore().batch([PutOp(HERE, "retry", {"max": 3}), GetOp(HERE, "retry"), SearchOp(HERE)])
+        captured.capture.windows.close_all(ClosedBy.IDLE)
+        (found,) = captured.traces()
+        told = [(event["operation"], event["status"]) for event in found["events"]]
+        read = [("get", "ok")] if failing == "result_from_return" else []
+        assert told == [("put", "ok"), *read, ("search", "ok")]
+
+    def test_a_store_that_answers_too_little(self, captured: Captured) -> None:
+        class Terse(Elsewhere):
+            def batch(self, ops: Iterable[Any]) -> list[Any]:
+                return super().batch(ops)[:1]
+
+        store = Terse()
+        agent(store=store)
+        store.batch([GetOp(HERE, "a"), GetOp(HERE, "b")])
+        first, second = captured.close()[0]["events"]
+        assert (first["status"], first["found"], second["status"]) == ("ok", False, "ok")
+        assert "found" not in second
+
     def test_a_failing_store(self, captured: Captured) -> None:
         with pytest.raises(Exception, match="amespace"):
             InMemoryStore().put((), "k", {})
@@ -453,6 +572,28 @@ class Saver(InMemorySaver):
     def put(self, *args: Any, **kwargs: Any) -> Any:
         return super().put(*args, **kwargs)
 
+    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        super().put_writes(config, writes, task_id, task_path)
+
+
+class Threaded(InMemorySaver):
+    """A checkpointer whose asynchronous methods ask the others in bare threads, with copies of what they were given."""
+
+    async def aput_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        put = partial(self.put_writes, dict(config), list(writes), task_id, task_path)
+        await asyncio.get_running_loop().run_in_executor(None, put)
+
+
+class Full(InMemorySaver):
+    """A checkpointer that has no room for writes."""
+
+    def put_writes(self, *args: Any, **kwargs: Any) -> None:
+        raise OSError("no space left")
+
+
+def checkpoints(trace: dict[str, Any], operation: str) -> list[dict[str, Any]]:
+    return [event for event in of_kind(trace, Kind.CHECKPOINT) if event["operation"] == operation]
+
 
 class TestCheckpoints:
     @pytest.mark.parametrize("make", [InMemorySaver, Saver])
@@ -462,11 +603,73 @@ class TestCheckpoints:
         made = agent(checkpointer=saver)
         await made.ainvoke(ASKED, on("t")) if asynchronous else made.invoke(ASKED, on("t"))
         (found,) = captured.traces()
-        written = of_kind(found, Kind.CHECKPOINT)
+        written = checkpoints(found, "put")
         assert {event["label"] for event in written} == {one.checkpoint["id"] for one in saver.list(on("t"))}
         assert len(written) == len({event["label"] for event in written})
         assert written[0]["phase"] == "input"
         assert {event["thread_id"] for event in written} == {"t"}
+
+    @pytest.mark.parametrize("make", [InMemorySaver, Saver, Threaded])
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    async def test_each_tasks_writes_are_one_event(self, captured: Captured, make: Any, asynchronous: bool) -> None:
+        """What the saver holds of them: of which task, beside which checkpoint, to which channels."""
+        saver: Any = make()
+        made = agent(checkpointer=saver)
+        await made.ainvoke(ASKED, on("t")) if asynchronous else made.invoke(ASKED, on("t"))
+        (found,) = captured.traces()
+        written = checkpoints(found, "put_writes")
+        held = {
+            (key[2], task, channel)
+            for key, writes in saver.writes.items()
+            for task, channel, *_ in (kept for kept in writes.values())
+        }
+        told = [(event["label"], event["task_id"], one["key"]) for event in written for one in event["writes"]]
+        assert sorted(told) == sorted(held)
+        assert len(written) == len({(event["label"], event["task_id"]) for event in written}) == 4
+        assert all(event["write_count"] == len(event["writes"]) for event in written)
+        assert {(event["thread_id"], event["parent"]) for event in written} == {("t", found["events"][0]["id"])}
+        assert not any("value" in json.dumps(event) or "roll back" in json.dumps(event) for event in written)
+
+    def test_an_interrupt_and_its_answer_are_writes(self, captured: Captured) -> None:
+        @tool
+        def look(service: str) -> str:
+            """Asks somebody."""
+            return cast("str", interrupt(f"may I look at {service}?"))
+
+        made = agent(look, checkpointer=InMemorySaver())
+        made.invoke(ASKED, on("t"))
+        made.invoke(Command(resume="yes"), on("t"))
+        first, second = (
+            [one["key"] for event in checkpoints(trace, "put_writes") for one in event["writes"]]
+            for trace in captured.traces()
+        )
+        assert "__interrupt__" in first
+        assert "__resume__" in second
+
+    def test_writes_that_fail_are_none(self, captured: Captured) -> None:
+        saver = Full()
+        agent(checkpointer=saver)
+        with pytest.raises(OSError, match="no space"):
+            saver.put_writes(on("t"), [("messages", 1)], "task-1")
+        assert captured.close() == []
+
+    def test_writes_of_any_shape(self, captured: Captured) -> None:
+        """Many channels are counted, and what can be read but once is left to the saver."""
+
+        class Taking(InMemorySaver):
+            def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+                self.taken = list(writes)
+
+        saver = Taking()
+        agent(checkpointer=saver)
+        config = {"configurable": {"thread_id": 7, "checkpoint_ns": "inner:1", "checkpoint_id": "c-1"}}
+        for writes in ([(f"c{number}", number) for number in range(100)], ((f"c{n}", n) for n in range(100))):
+            saver.put_writes(cast("Any", config), writes, "task-1")
+            assert len(saver.taken) == 100
+        many, once = checkpoints(captured.close()[0], "put_writes")
+        assert (many["write_count"], [one["key"] for one in many["writes"]]) == (100, [f"c{n}" for n in range(20)])
+        assert ("write_count" in once, once["task_id"]) == (False, "task-1")
+        assert (once["thread_id"], once["namespace"], once["label"]) == ("7", "inner:1", "c-1")
 
     def test_taken_back_classes_are_as_they_were(self, captured: Captured) -> None:
         before = vars(Saver)["put"]
@@ -530,6 +733,54 @@ def part(path: Path, answer: str) -> None:
         made.invoke(Command(resume=answer) if answer else ASKED, on("thread-7"))
         saver.save()
         print(json.dumps([resolved(trace) for trace in bench.traces()]))
+
+
+# -- the contract of all patches --------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def contract_calls(_request: pytest.FixtureRequest) -> AsyncIterator[Sequence[Call]]:
+    """Those that the contract is tried with."""
+
+    class State(TypedDict):
+        count: int
+
+    class Broken(InMemoryStore):
+        def batch(self, ops: Any) -> Any:
+            raise LookupError("no store")
+
+    def count(state: State) -> State:
+        return {"count": state["count"] + 1}
+
+    graph: Any = StateGraph(State)
+    graph.add_node("counts", count)
+    graph.add_edge(START, "counts")
+    graph.add_edge("counts", END)
+    made, store, place = graph.compile(checkpointer=InMemorySaver()), InMemoryStore(), ("team", "checkout")
+
+    async def put() -> Any:
+        return store.put(place, "retry-pattern", {"max_retries": 3})
+
+    async def get() -> Any:
+        found: Any = await store.aget(place, "retry-pattern")
+        return found.value
+
+    async def search() -> Any:
+        return [found.key for found in store.search(("team",))]
+
+    async def batch() -> Any:
+        return [found.value for found in store.batch([GetOp(place, "retry-pattern")])]
+
+    async def run() -> Any:
+        return made.invoke({"count": 1}, {"configurable": {"thread_id": "thread-7"}})
+
+    async def refused() -> Any:
+        return Broken().get(place, "retry-pattern")
+
+    yield put, get, search, batch, run, refused
+
+
+CONTRACT = Contract(contract_calls, ("_langgraph_memory",))
 
 
 if __name__ == "__main__":

@@ -6,27 +6,45 @@ import json
 import os
 import subprocess
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import mcp
 import pytest
 from opentelemetry import context, trace
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.trace import SpanKind
 
 from amfs_otel import capture, guard, instrumentor
 from amfs_otel.capture import Kind
 from amfs_otel.capture.ambient import SUPPRESS
+from amfs_otel.capture.metrics import ClientMetrics
 from amfs_otel.model import ClosedBy
 from amfs_otel.settings import LedgerContent
+from amfs_otel_instrumentation import _mcp_tools
 from tests.instrumentation import mcp_sides as sides
-from tests.instrumentation.mcp_sides import IN_PROCESS, bare_request, connected, failed, made, said, stops, uri
+from tests.instrumentation.contract import Call, Contract
+from tests.instrumentation.mcp_sides import (
+    IN_PROCESS,
+    bare_request,
+    connected,
+    failed,
+    lowlevel,
+    made,
+    said,
+    stops,
+    uri,
+)
 from tests.instrumentation.recording import Captured, kinds
-from tests.support.environments import python_of
-from tests.support.oracle import Rules, check_spans, failures
-from tests.support.otlp_decode import span_from_readable
+from tests.support.environments import not_run_in, python_of
+from tests.support.not_run import not_run
+from tests.support.oracle import Rules, check_metrics, check_spans, failures
+from tests.support.otlp_decode import Metric, metrics_from_request, span_from_readable
 from tests.support.programs import environment
 from tests.support.spooled import Spooled, spooled
 
@@ -60,6 +78,23 @@ def call_spans(captured: Captured) -> list[Any]:
     assert failures(check_spans([span_from_readable(span) for span in ours])) == []
     wanted = ("tools/call", "resources/read")
     return [span for span in captured.spans() if (span.attributes or {}).get("mcp.method.name") in wanted]
+
+
+def measured(captured: Captured, monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricReader:
+    """Where the metrics go from here on."""
+    reader = InMemoryMetricReader()
+    meter = MeterProvider([reader]).get_meter("amfs_otel")
+    monkeypatch.setattr(captured.capture, "metrics", ClientMetrics(meter))
+    return reader
+
+
+def metrics_of(reader: InMemoryMetricReader, name: str) -> list[Metric]:
+    """The metrics of that name, checked by the conventions."""
+    data = reader.get_metrics_data()
+    assert data is not None
+    found = [metric for metric in metrics_from_request(encode_metrics(data)) if metric.name == name]
+    assert failures(check_metrics(found)) == []
+    return found
 
 
 @contextmanager
@@ -524,6 +559,62 @@ class TestServer:
             await bare_request(client, "nobody", None)
         assert [(event["status"], event["error_type"]) for event in events(captured)] == [("error", "tool_error")] * 2
 
+    async def test_a_gateway_is_answered_with_what_it_says_itself(self, captured: Captured) -> None:
+        """Its tool asks another server, whose answer is given inside the call of the gateway's."""
+        inner = made(name="inner")
+
+        async def ask(service: str) -> str:
+            """Asks the other server."""
+            async with connected(inner, "memory") as client:
+                return "they say: " + said(await client.call_tool("look", {"service": service}))
+
+        async with connected(made((ask,), name="gateway"), "memory") as client:
+            await client.list_tools()
+            answer = said(await bare_request(client, "ask", {"service": "a"}))
+        assert answer == "they say: 3 SEV-1 in a, depth 1"
+        found = {event["tool_name"]: event["result"]["content"] for event in events(captured)}
+        assert found == {"ask": [{"type": "text", "text": answer}], "look": [{"type": "text", "text": answer[10:]}]}
+
+    async def test_a_name_that_the_client_made_up_is_in_the_event_alone(
+        self, captured: Captured, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Else whoever calls a server makes as many spans' names and series of metrics as he likes."""
+        reader = measured(captured, monkeypatch)
+        async with client_elsewhere() as client:
+            for number in range(3):
+                await bare_request(client, f"made-up-{number}", {})
+            await bare_request(client, "boom", {})
+        assert [event["tool_name"] for event in events(captured)] == ["made-up-0", "made-up-1", "made-up-2", "boom"]
+        spans = [span for span in call_spans(captured) if span.kind is SpanKind.SERVER]
+        assert [span.name for span in spans] == [*["tools/call"] * 3, "tools/call boom"]
+        assert [span.attributes.get("gen_ai.tool.name") for span in spans] == [*[None] * 3, "boom"]
+        (metric,) = metrics_of(reader, "mcp.server.operation.duration")
+        counted = {attributes.get("gen_ai.tool.name"): point[0] for attributes, point in metric.points}
+        assert counted == {None: 3, "boom": 1}
+
+    async def test_a_tool_becomes_known_when_a_call_of_it_is_answered_well(
+        self, captured: Captured, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        reader, server = measured(captured, monkeypatch), made()
+        async with connected(server, "memory") as client:
+            for name, arguments in (("boom", {}), ("look", {"service": "a"}), ("boom", {}), ("look", {"service": "b"})):
+                await bare_request(client, name, arguments)
+        found = [(event["tool_name"], event.get("unlisted")) for event in events(captured)]
+        assert found == [("boom", True), ("look", False), ("boom", True), ("look", None)]
+        spans = [span for span in call_spans(captured) if span.kind is SpanKind.SERVER]
+        assert [span.name for span in spans] == ["tools/call", "tools/call look", "tools/call", "tools/call look"]
+        (metric,) = metrics_of(reader, "mcp.server.operation.duration")
+        counted = {attributes.get("gen_ai.tool.name"): point[0] for attributes, point in metric.points}
+        assert counted == {None: 2, "look": 2}
+
+    async def test_a_server_that_answers_to_any_name_has_so_many_tools_at_most(
+        self, captured: Captured, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(_mcp_tools, "LIMIT", 2)
+        server = object.__new__(type("Server", (), {}))
+        _mcp_tools.learn(server, ["a", 7, "b", "c"])
+        assert [_mcp_tools.is_known(server, name) for name in ("a", "<int>", "b", "c")] == [True, True, False, False]
+
     async def test_cancelled_by_the_client(self, captured: Captured) -> None:
         slow = Slow()
         async with connected(made((slow.waits,)), "memory") as client:
@@ -647,7 +738,7 @@ def test_two_processes_over_http(captured: Captured, tmp_path: Path) -> None:
         asyncio.run(over_http(f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"))
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
     (asked,) = captured.close()
     served = [one.facts for one in spooled(tmp_path) if one.kind == "decision"]
     assert [(event["tool_name"], event["trace"]) for one in served for event in one["events"]] == [
@@ -660,12 +751,78 @@ async def over_http(url: str) -> None:
         assert said(await client.call_tool("look", {"service": "a"})) == "3 SEV-1 in a, depth 1"
 
 
+def tasks_of(server: Any) -> None:
+    """Has a server of late 1.x answer calls with tasks, in the way that it offers."""
+    low = lowlevel(server)
+    low.experimental.enable_tasks()
+
+    @low.call_tool()
+    async def call(name: str, _arguments: Any) -> Any:
+        from mcp import types
+
+        async def work(_task: Any) -> Any:
+            return types.CallToolResult(content=[types.TextContent(type="text", text=f"done {name}")])
+
+        return await low.request_context.experimental.run_task(work)
+
+
+@pytest.mark.filterwarnings("ignore:The experimental tasks API")
+async def test_a_call_that_becomes_a_task(captured: Captured) -> None:
+    if not hasattr(mcp.ClientSession, "experimental"):
+        not_run("tasks of mcp; those of 1.x came with 1.23 and went with 2.0")
+    server = made()
+    tasks_of(server)
+    async with connected(server, "memory") as client:
+        made_task = await client.experimental.call_tool_as_task("look", {"service": "a"})
+    (event,) = events(captured)
+    assert (event["tool_name"], event["status"], event["remote"], "success" in event) == (
+        "look",
+        "incomplete",
+        True,
+        False,
+    )
+    assert event["arguments"] == {"service": "a"}
+    assert event["result"]["task"]["taskId"] == made_task.task.taskId
+    (span,) = call_spans(captured)
+    assert (span.name, span.kind) == ("tools/call look", SpanKind.CLIENT)
+
+
+@pytest.mark.timeout(400)
+def test_calls_that_become_tasks() -> None:
+    """On the newest release that has them, in an environment of its own."""
+    chosen = "becomes_a_task or every_hook or made_up or becomes_known or gateway"
+    assert not_run_in("newest-mcp-1", [Path(__file__)], f"({chosen}) and not oldest") == {}
+
+
 @pytest.mark.timeout(400)
 def test_the_oldest_release() -> None:
     """This file on the oldest release, in an environment of its own."""
     done = subprocess.run(
         [python_of("oldest-mcp"), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-W", "default",
-         __file__, "-k", "not oldest"],
+         __file__, "-k", "not oldest and not tasks"],
         capture_output=True, text=True, timeout=380, cwd=Path(__file__).parents[2], env={**os.environ},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+# -- the contract of all patches --------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def contract_calls(_request: pytest.FixtureRequest) -> AsyncIterator[Sequence[Call]]:
+    """Those that the contract is tried with."""
+    async with connected(made(), "memory") as client:
+
+        async def tool_call() -> Any:
+            return said(await client.call_tool("look", {"service": "checkout"}))
+
+        async def resource() -> Any:
+            return (await client.read_resource(uri("memo://teams/checkout"))).contents[0].text
+
+        async def refused() -> Any:
+            return await client.read_resource(uri("memo://nobody/x"))
+
+        yield tool_call, resource, refused
+
+
+CONTRACT = Contract(contract_calls, ("_mcp_fields",))

@@ -4,7 +4,8 @@ import asyncio
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ from amfs_otel.demo.model_server import ModelServer
 from amfs_otel.demo.script import Failure, Reply
 from amfs_otel.settings import LedgerContent, SpanContent
 from amfs_otel_instrumentation._openai_facts import chat_reply
+from tests.instrumentation.contract import Call, Contract
 from tests.instrumentation.openai_calls import (
     HAS_METADATA,
     HAS_PARSE,
@@ -562,3 +564,34 @@ def test_a_public_method_that_calls_another_is_one_event(captured: Captured, mod
         assert Own(client).create(model=model(), messages=HELLO).choices
     assert only_event(captured)["input_tokens"] == 143
     assert len(model_spans(captured)) == 1
+
+
+# -- the contract of all patches --------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def contract_calls(request: pytest.FixtureRequest) -> AsyncIterator[Sequence[Call]]:
+    """Those that the contract is tried with."""
+    way: Any = {"base_url": request.getfixturevalue("model_server").base_url, "api_key": "k", "max_retries": 0}
+    with OpenAI(**way) as client:
+        async with AsyncOpenAI(**way) as asynchronous:
+
+            async def plain() -> Any:
+                return ask(client).choices[0].message.content
+
+            async def awaited() -> Any:
+                return (await aask(asynchronous)).choices[0].message.content
+
+            async def streamed() -> Any:
+                return [chunk.choices[0].delta.content for chunk in ask(client, stream=True) if chunk.choices]
+
+            async def responded() -> Any:
+                return respond(client).output[0].content[0].text
+
+            async def refused() -> Any:
+                return ask(client, "rate-limited")
+
+            yield plain, awaited, streamed, *((responded,) if HAS_RESPONSES else ()), refused
+
+
+CONTRACT = Contract(contract_calls, ("_openai_facts", "_openai_folds"))

@@ -105,7 +105,7 @@ def amfs_http_server(dsn: str, folder: Path) -> Iterator[str]:
             yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(60)
 
 
 @contextmanager

@@ -47,6 +47,7 @@ def test_list_shows_what_was_recorded(cli: Cli) -> None:
     assert {(row["agent_id"], row["outcome_ref"]) for row in rows} == {("deployer", "DEP-7"), ("reviewer", None)}
     assert all(row["sequence_number"] is not None for row in rows)
     assert [row["agent_id"] for row in cli.answer("list", "--agent", "reviewer")] == ["reviewer"]
+    assert [row["agent_id"] for row in cli.answer("list", "--session", "run-1")] == ["deployer"]
     assert cli.answer("list", "--since", "2h", "--until", "1h") == []
 
 
@@ -248,6 +249,7 @@ def test_an_empty_list_says_what_may_have_been_meant(cli: Cli) -> None:
     assert "logs here: default" in cli("list", "--log", "another").err
     assert "no agent is 'deploy'; did you mean deployer?" in cli("list", "--agent", "deploy").err
     assert "no outcome ref is 'DEP-8'; did you mean DEP-7?" in cli("list", "--ref", "DEP-8").err
+    assert "no session is 'run'; did you mean run-1?" in cli("list", "--session", "run").err
     assert cli("list", "--agent", "nobody").err == ""
     assert cli("list", "--agent", "reviewer", "--ref", "DEP-7").err == "", "each is known, together there is none"
     assert cli("list", "--csv", "--json").code == 2

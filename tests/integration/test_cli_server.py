@@ -17,11 +17,15 @@ from amfs_otel.store.schema import prepare
 from tests.integration.cli_calls import AGENT, Cli, run_program
 from tests.integration.ledgers import Ledger, new_key
 from tests.integration.test_projection import Projected
+from tests.support.agents import REMEMBERING
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.seed_story import committed
 from tests.support.stories import window
 
-TABLES = ("record", "part", "entry", "projected", "decision", "step", "outcome", "node", "edge")
+TABLES = (
+    *("record", "part", "entry", "checkpoint", "projected", "decision", "step", "outcome", "amendment", "node", "edge"),
+    *("edge_evidence", "schema_migration"),
+)
 
 
 @pytest.fixture
@@ -120,22 +124,46 @@ def test_only_a_word_that_was_never_recorded_is_said_to_be_unknown(
     assert "no agent is 'deplo'; did you mean deploy-2?" in cli(*later, "--agent", "deplo").err
 
 
+@pytest.fixture
+def remembered(used: Cli, tmp_path: Path) -> Cli:
+    """The same server after an agent that reads and writes memory: a log with a tree."""
+    done = run_program(REMEMBERING, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert used("drain").code == 0
+    return used
+
+
 def test_a_role_that_may_only_select_reads_everything_and_writes_nothing(
-    used: Cli, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    remembered: Cli, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = Ledger(database)
-    reader = ledger.user("reader")
+    """Each reading command, for people and as JSON; after each the rows and the next transaction id are as before."""
+    cli = remembered
+    monkeypatch.setenv("AMFS_OTEL_DSN", Ledger(database).user("reader"))
     before = _counts(database), _next_transaction(database)
-    monkeypatch.setenv("AMFS_OTEL_DSN", reader)
-    record_id = used.answer("explain", "DEP-7")["record_id"]
-    assert len(used.answer("list")) == 2
-    assert used.answer("show", record_id)["record_id"] == record_id
-    assert used.answer("verify")["verdict"] == "INTACT"
-    assert used("explain", "NO-SUCH").code == 2
-    assert used("tree", "no/entry").code == 2
-    assert used("doctor").code in (0, 3, 4)
+    for words, sign in (
+        (("list",), "BUY-1"),
+        (("list", "--csv", "--agent", "buyer"), "BUY-1"),
+        (("list", "--session", "run-1"), "DEP-7"),
+        (("explain", "BUY-1"), "shop/rule v1"),
+        (("explain", "last"), "BUY-1"),
+        (("show", "BUY-1"), "memory_read"),
+        (("tree", "shop/rule"), "read by buyer"),
+        (("verify",), "INTACT"),
+        (("verify", "--level", "headers"), "INTACT"),
+    ):
+        called = cli(*words)
+        assert (called.code, called.err) == (0, ""), (words, called.err)
+        assert sign in called.out, words
+        if "--csv" not in words:
+            assert sign.split()[0].split("/")[0] in str(cli.answer(*words)), words
+        assert (_counts(database), _next_transaction(database)) == before, words
+    (reading,) = cli.answer("tree", "shop/rule")["branches"]
+    assert (reading["agent_id"], reading["wrote"]) == ("buyer", ["bought"])
+    assert cli("explain", "NO-SUCH").code == 2
+    assert cli("tree", "no/entry").code == 2
+    assert cli("doctor").code in (0, 3, 4)
     assert (_counts(database), _next_transaction(database)) == before
-    assert used("outcome", "DEP-7", "failure").code == 3
+    assert cli("outcome", "DEP-7", "failure").code == 3
     assert _counts(database) == before[0]
 
 
@@ -189,12 +217,12 @@ def test_a_sealer_seals_what_comes_until_it_is_told_to_end(
         with one_ledger.store() as store:
             record = one_ledger.record(b"x")
             store.append([record])
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while store.places([record.record_id])[record.record_id] is None and time.monotonic() < deadline:
                 time.sleep(0.02)
             assert store.places([record.record_id])[record.record_id] == 1
         sealer.send_signal(signal.SIGTERM)
-        assert sealer.wait(timeout=20) == 0
+        assert sealer.wait(timeout=60) == 0
         assert "sealed 1 records" in sealer.stderr.read()
 
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from amfs_otel.graph.projection import project
-from amfs_otel.store import schema
+from amfs_otel.store import append, schema
 from tests.integration.cli_calls import Cli, run_program
 from tests.integration.ledgers import Ledger
 from tests.integration.test_projection import Projected
@@ -23,11 +23,11 @@ CONTINUES = (
 COLUMNS = "SELECT record_id::text, continues::text FROM amfs_otel.v_decisions WHERE {mine} AND continues IS NOT NULL"
 
 
-def run(at: float, status: str = "complete", session: str = "thread-7", **facts) -> dict:
+def run(at: float, status: str = "complete", session: str = "thread-7", agent: str = "deploy-agent", **facts) -> dict:
     """A run of a thread that started `at` seconds after the first moment."""
     start = 1_772_900_000_000_000 + int(at * 1e6)
     return window(
-        "deploy-agent", [read("retry-pattern", 0.9, 3, at)], session_id=session, status=status, started_us=start,
+        agent, [read("retry-pattern", 0.9, 3, at)], session_id=session, status=status, started_us=start,
         ended_us=start + 1000, closed_by="run_end", opened_by="langgraph", **facts,
     )  # fmt: skip
 
@@ -120,6 +120,31 @@ def test_logs_and_sessions_are_apart(log):
     assert joined(log, *made) == set()
 
 
+@pytest.mark.parametrize("limit", [1, 200], ids=["one by one", "at once"])
+@pytest.mark.parametrize(
+    "other", [{"agent": "billing-agent"}, {"origin": {"service": "billing"}}], ids=["agent", "service"]
+)
+def test_applications_that_use_one_thread_id_are_apart(log, other, limit):
+    """Two agents whose threads are both number 7, and each pauses and goes on while the other one does."""
+    made = records(log, run(0, "paused"), run(60, "paused", **other), run(120), run(180, **other))
+    log.seal(*made)
+    log.project(limit)
+    assert joined(log, *made) == {(2, 0), (3, 1)}
+    for place, continued_by in ((0, 2), (1, 3)):
+        assert log.ask("explain", made[place].record_id)["continued_by"] == [made[continued_by].record_id]
+    before = log.everything()
+    log.rebuild()
+    assert log.everything() == before
+
+
+def test_a_session_id_of_any_length_has_its_place(log):
+    long = "t" * 5000
+    made = records(log, run(0, "paused", long), run(60, session=long))
+    log.seal(*made)
+    log.project()
+    assert joined(log, *made) == {(1, 0)}
+
+
 @pytest.mark.parametrize("erased", [0, 1], ids=["the paused one", "the resumed one"])
 def test_erasing_the_names_takes_the_edge(log, erased):
     made = records(log, run(0, "paused"), run(60), run(120))
@@ -196,15 +221,26 @@ def test_a_projected_answer_gives_way_to_one_that_comes_between(log):
     assert log.ask("explain", later)["continues"] is None
 
 
+STORED_BEFORE_0004 = """
+WITH stored AS (
+    INSERT INTO amfs_otel.record (header, record_hash, signature, commitments) VALUES (%s, %b, %b, %b)
+)
+INSERT INTO amfs_otel.part (record, number, salt, bytes)
+SELECT %s::uuid, number, salt, bytes
+FROM unnest(%b::int4[], %b::bytea[], %b::bytea[]) AS given (number, salt, bytes)
+"""
+
+
 def test_a_projection_of_an_older_schema_is_made_anew(database, monkeypatch):
     """The tables of 0002 do not hold what 0003 adds, so it empties them and the projector fills them again."""
     log = Projected(Ledger(database))
     every = schema.migrations()
     with monkeypatch.context() as patch:
         patch.setattr(schema, "migrations", lambda: every[:2])
+        patch.setattr(append, "INSERT_ONE", STORED_BEFORE_0004)
         log.ledger.prepare()
-    made = records(log, run(0, "paused"), run(60))
-    log.seal(*made)
+        made = records(log, run(0, "paused"), run(60))
+        log.seal(*made)
     log.sql(
         "INSERT INTO amfs_otel.projected VALUES ('default', 0, NULL, 'genesis', NULL), ('default', 1, NULL, 'decision', NULL)"
     )
@@ -232,6 +268,34 @@ def test_inputs_as_a_table_name_the_event_that_each_comes_from(log):
         ("entry", ENTRY, 3, 4, entry["id"], []),
     ]
     assert log.edges()["a", "consulted", "doc-1"] == (1.0, 1)
+
+
+def rows_that_inputs_look_at(log, count: int) -> int:
+    """How many rows the server makes for the inputs of a decision with `count` model calls and tools."""
+    events = []
+    for place in range(count):
+        asked = [{"call_id": f"c{place}", "tool_name": "look"}]
+        answered = [{"call_id": f"c{before}"} for before in range(max(0, place - 4), place)]
+        events.append(event("llm_call", place, 5.0, model="m", requested_tools=asked, answered_tools=answered))
+        events.append(event("tool_call", place + 0.5, 5.0, tool_name="look", call_id=f"c{place}", observed="call"))
+    (decision,) = log.tell(window("a", events))
+    query = "SELECT * FROM amfs_otel.v_inputs WHERE record_id = %s"
+    assert len(log.sql(query, decision)) == count - 1
+    ((plans,),) = log.sql(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}", decision)
+    return rows_in(plans[0]["Plan"])
+
+
+def rows_in(plan) -> int:
+    """Rows that a plan's nodes gave, and rows that they looked at for nothing."""
+    removed = sum(value for name, value in plan.items() if name.startswith("Rows Removed by"))
+    own = (plan["Actual Rows"] + removed) * plan["Actual Loops"]
+    return own + sum(rows_in(child) for child in plan.get("Plans", ()))
+
+
+def test_inputs_cost_what_the_decision_holds(log):
+    """Twice as many calls are twice the rows; where each call was held against each input, they were four times."""
+    small, large = rows_that_inputs_look_at(log, 60), rows_that_inputs_look_at(log, 240)
+    assert small < large < 6 * small
 
 
 def test_a_tools_result_is_found_in_the_trace_that_this_one_continues(log):

@@ -132,7 +132,7 @@ def terminated(program: str, state: Path, **settings: str) -> tuple[int, str]:
     assert process.stdout is not None
     assert process.stdout.readline().startswith("ready")
     process.send_signal(signal.SIGTERM)
-    done = finished(process, 20)
+    done = finished(process)
     assert "Traceback" not in done.err
     return done.code, done.out
 

@@ -50,7 +50,7 @@ def test_a_kill_in_the_middle_of_a_stream(tmp_path: Path, model_server: ModelSer
         assert process.stdout.readline() == "chunk\n"
     until_journaled(state)
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     assert spooled(state) == []
     ((_, closed_by, statuses),) = left(state)
     assert closed_by == "interrupted"
@@ -59,7 +59,7 @@ def test_a_kill_in_the_middle_of_a_stream(tmp_path: Path, model_server: ModelSer
 
 def until_journaled(state: Path) -> None:
     """Waits until two model calls are in the journal."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while len({item.event.id for item in journaled(state) if isinstance(item, EventPrepared)}) < 2:
         assert time.monotonic() < until
         time.sleep(0.02)

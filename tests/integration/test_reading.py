@@ -105,6 +105,7 @@ def agents(rows):
     ("wanted", "found"),
     [
         (ListFilter(agent="deploy-agent"), ["deploy-agent"]),
+        (ListFilter(session="sess-g7h8i9j0"), ["onboard-agent"]),
         (ListFilter(outcome="critical_failure"), ["review-agent"]),
         (ListFilter(ref="DEP-500"), ["deploy-agent"]),
         (ListFilter(since=datetime(2026, 3, 7, 16, 14, 21, tzinfo=UTC)), ["onboard-agent", "review-agent"]),
@@ -112,7 +113,7 @@ def agents(rows):
         (ListFilter(limit=1), ["onboard-agent"]),
         (ListFilter(agent="nobody"), []),
     ],
-    ids=["agent", "outcome", "ref", "since", "until", "limit", "none"],
+    ids=["agent", "session", "outcome", "ref", "since", "until", "limit", "none"],
 )
 def test_list_filters(log, sealed, wanted, found):
     stories = (deploy_agent(), review_agent(), onboard_agent())

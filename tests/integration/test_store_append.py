@@ -161,6 +161,15 @@ def test_a_user_without_rights_is_told_which_it_lacks(one_ledger):
         store.append([one_ledger.record(b"text")])
     with one_ledger.store(one_ledger.user("reader")) as store, pytest.raises(StoreError, match="permission denied"):
         store.append([one_ledger.record(b"text"), one_ledger.record(b"text")])
+    # The function that stores a single one lends nobody its owner's rights.
+    with one_ledger.store(one_ledger.user("reader")) as store, pytest.raises(StoreError, match="permission denied"):
+        store.append([one_ledger.record(b"text")])
+
+
+def test_a_schema_of_before_is_to_be_brought_forward(one_ledger):
+    one_ledger.sql("DROP FUNCTION amfs_otel.store_record")
+    with one_ledger.store() as store, pytest.raises(ConfigurationError, match="amfs-otel init"):
+        store.append([one_ledger.record(b"text")])
 
 
 def test_a_lost_connection_is_unavailable_and_repeating_is_safe(one_ledger):

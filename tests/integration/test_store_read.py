@@ -4,7 +4,7 @@ import os
 import pytest
 
 from amfs_otel.errors import StoreError
-from amfs_otel.store import read
+from amfs_otel.store import read, stream
 
 
 @pytest.fixture
@@ -83,6 +83,56 @@ def test_reading_fetches_large_parts_one_by_one(one_ledger, monkeypatch):
         store.append(records)
         store.seal(one_ledger.log_key)
         assert [stored.record for stored in store.stored_entries(1)] == records
+
+
+def test_a_record_of_many_parts_comes_whole_and_in_order(one_ledger, monkeypatch):
+    """More parts than come with their entry, some of them large, before and behind others that are like none of it."""
+    monkeypatch.setattr(read, "INLINE_BYTES", 100)
+    texts = [os.urandom(150 if number in (0, 7, 63, 80) else 20) for number in range(90)]
+    records = [one_ledger.record(b"before"), one_ledger.record(*texts), one_ledger.record(b"behind")]
+    with one_ledger.store() as store:
+        store.append(records)
+        store.seal(one_ledger.log_key)
+        assert [stored.record for stored in store.stored_entries(1)] == records
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_however_a_log_is_cut_it_reads_the_same(filled, monkeypatch, size):
+    with filled.store() as store:
+        whole = list(store.stored_entries())
+        for name, value in (("STRETCH", size), ("BATCH", size), ("BATCH_BYTES", size)):
+            monkeypatch.setattr(stream, name, value)
+            assert list(store.stored_entries()) == whole
+            assert list(store.stored_entries(2, 7)) == whole[2:8]
+
+
+def test_where_many_entries_are_gone_the_others_are_read(filled, monkeypatch):
+    monkeypatch.setattr(stream, "STRETCH", 2)
+    switch_off(filled, "entry")
+    filled.sql("DELETE FROM amfs_otel.entry WHERE sequence_number BETWEEN 2 AND 8")
+    with filled.store() as store:
+        assert [stored.entry.sequence_number for stored in store.stored_entries()] == [0, 1, 9, 10]
+
+
+def test_two_entries_with_one_number_stay_two(filled):
+    switch_off(filled, "entry")
+    filled.sql("ALTER TABLE amfs_otel.entry DROP CONSTRAINT entry_pkey, DROP CONSTRAINT entry_parent_is_unique,"
+               " DROP CONSTRAINT entry_record_is_unique")  # fmt: skip
+    filled.sql(
+        "INSERT INTO amfs_otel.entry (entry, entry_hash, entry_mac)"
+        " SELECT entry, entry_hash, entry_mac FROM amfs_otel.entry WHERE sequence_number = 10"
+    )
+    with filled.store() as store:
+        last = list(store.stored_entries(10))
+    assert [stored.record for stored in last] == [filled.records[9]] * 2
+    assert "DUPLICATE" in [finding.code for finding in filled.verify().findings]
+
+
+def test_an_iterator_that_is_left_early_leaves_the_state_that_is_being_read(filled):
+    with filled.store() as store, store.reading():
+        for _ in store.stored_entries():
+            break
+        assert store.record(filled.records[0].record_id).record == filled.records[0]
 
 
 def test_ids_are_found_by_any_unique_piece(filled):

@@ -119,7 +119,7 @@ def test_a_failing_preparation_leaves_nothing(database, monkeypatch):
 
 
 def test_an_old_server_is_refused(database, monkeypatch):
-    monkeypatch.setattr(schema, "OLDEST_SERVER", 990000)
+    monkeypatch.setattr("amfs_otel.store.connect.OLDEST_SERVER", 990000)
     with pytest.raises(ConfigurationError, match="too old; expected version 99 or newer, got 1"):
         Ledger(database).prepare()
 

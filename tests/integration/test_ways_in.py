@@ -250,7 +250,7 @@ server.run(sockets=[listening])
 
 def fetched(url: str) -> str:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=30) as response:
+    with opener.open(url, timeout=60) as response:
         return response.read().decode()
 
 
@@ -263,7 +263,7 @@ def test_concurrent_requests_are_never_mixed(agent: Agent, kind: str) -> None:
         names = ["ann", "bob"]
         assert list(pool.map(fetched, [f"{origin}/{kind}/{name}" for name in names])) == names
         fetched(f"{origin}/stop")
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     traces = agent.decisions()
     assert sorted(one.facts["agent"] for one in traces) == names

@@ -16,10 +16,10 @@ def python_of(name: str) -> Path:
     It holds our package, editable, and what the lock of that name pins. Where it was not set up, the current test ends
     as not run.
     """
-    python = ROOT / ".cache" / "environments" / name / "bin" / "python"
-    if not python.exists():
+    home = ROOT / ".cache" / "environments" / name
+    if not (home / "installed.txt").exists():  # the last thing that its setting up writes
         not_run(f"against {name}; `make environments` sets it up")
-    return python
+    return home / "bin" / "python"
 
 
 def not_run_in(name: str, files: Sequence[Path], chosen: str) -> dict[str, int]:

@@ -120,7 +120,7 @@ class OtlpReceiver:
         with self._arrived:
             return [event for request in self._requests["logs"] for event in logs_from_request(request)]
 
-    def wait_for_spans(self, count: int, *, named: str | None = None, timeout_s: float = 10) -> list[Span]:
+    def wait_for_spans(self, count: int, *, named: str | None = None, timeout_s: float = 60) -> list[Span]:
         """Waits until `count` spans (of that name) have arrived and returns them; an AssertionError says what came."""
 
         def wanted() -> list[Span]:
@@ -129,11 +129,11 @@ class OtlpReceiver:
         self.wait_until(lambda: len(wanted()) >= count, timeout_s=timeout_s, what=f"{count} spans {named or ''}")
         return wanted()
 
-    def wait_for_requests(self, count: int, *, timeout_s: float = 10) -> None:
+    def wait_for_requests(self, count: int, *, timeout_s: float = 60) -> None:
         """Waits until `count` requests have been received, answered or not."""
         self.wait_until(lambda: len(self.paths) >= count, timeout_s=timeout_s, what=f"{count} requests")
 
-    def wait_until(self, predicate: Callable[[], bool], *, timeout_s: float = 10, what: str = "the condition") -> None:
+    def wait_until(self, predicate: Callable[[], bool], *, timeout_s: float = 60, what: str = "the condition") -> None:
         """Waits for `predicate`, asked again after each request."""
         deadline = time.monotonic() + timeout_s
         with self._arrived:

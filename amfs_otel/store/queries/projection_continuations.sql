@@ -2,11 +2,11 @@
 -- the record that they continue are left alone. Returns what changed. See amfs_otel/graph/continuation.py for the rule.
 WITH touched AS (
     SELECT DISTINCT d.record_id
-    FROM unnest(%(sessions)s::text[], %(times)s::timestamptz[], %(ids)s::uuid[]) AS p (session_id, started_at, record_id)
+    FROM unnest(%(threads)s::text[], %(times)s::timestamptz[], %(ids)s::uuid[]) AS p (thread, started_at, record_id)
     CROSS JOIN LATERAL (
         SELECT d.record_id
         FROM amfs_otel.decision AS d
-        WHERE d.log = %(log)s AND d.session_id = p.session_id
+        WHERE d.log = %(log)s AND d.thread = p.thread
           AND (d.started_at, d.record_id) >= (p.started_at, p.record_id)
         ORDER BY d.started_at, d.record_id
         LIMIT 2
@@ -17,7 +17,7 @@ WITH touched AS (
     LEFT JOIN LATERAL (
         SELECT b.record_id, b.status
         FROM amfs_otel.decision AS b
-        WHERE b.log = d.log AND b.session_id = d.session_id
+        WHERE b.log = d.log AND b.thread = d.thread
           AND (b.started_at, b.record_id) < (d.started_at, d.record_id)
         ORDER BY b.started_at DESC, b.record_id DESC
         LIMIT 1

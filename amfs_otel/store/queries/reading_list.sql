@@ -8,6 +8,7 @@ FROM amfs_otel.v_decisions AS d
 JOIN amfs_otel.decision AS t USING (record_id)
 WHERE d.log = %(log)s
   AND (%(agent)s::text IS NULL OR d.agent_id = %(agent)s)
+  AND (%(session)s::text IS NULL OR d.session_id = %(session)s)
   AND (%(outcome)s::text IS NULL OR d.outcome_type = %(outcome)s)
   AND (%(ref)s::text IS NULL OR EXISTS (
       SELECT FROM amfs_otel.outcome AS o WHERE o.decision_id = d.record_id AND o.outcome_ref = %(ref)s))

@@ -12,8 +12,11 @@ ALTER TABLE amfs_otel.decision
     -- their record ids.
     ADD COLUMN continues uuid,
     -- refs: its record names it. session: the one before it in its session is paused.
-    ADD COLUMN continues_by text CHECK (continues_by IN ('refs', 'session'));
-CREATE INDEX decision_by_session ON amfs_otel.decision (log, session_id, started_at, record_id);
+    ADD COLUMN continues_by text CHECK (continues_by IN ('refs', 'session')),
+    -- What tells sessions apart: a digest of session_id, agent_id and service, for many threads are number 1.
+    ADD COLUMN thread text;
+CREATE INDEX decision_by_thread ON amfs_otel.decision (log, thread, started_at, record_id);
+CREATE INDEX decision_by_session ON amfs_otel.decision (log, session_id, captured_at DESC);
 CREATE INDEX decision_by_continued ON amfs_otel.decision (continues) WHERE continues IS NOT NULL;
 
 CREATE OR REPLACE VIEW amfs_otel.v_decisions AS
@@ -45,37 +48,41 @@ CREATE INDEX step_by_stated_input ON amfs_otel.step USING gin ((detail -> 'input
 
 -- Inputs: amfs_otel/graph/inputs.py has the rule ---------------------------------------------------------------------
 
+-- What model calls took in is put together once a decision and not once an input, so that the view costs what the
+-- decision holds.
 CREATE VIEW amfs_otel.v_inputs AS
-SELECT given.log, given.record_id, given.kind, given.name, given.version, given.number, given.event_id, taken.used_by
-FROM (
-    SELECT s.log, s.record_id, 'entry' AS kind, s.entry AS name, s.version::numeric AS version, s.number, s.event_id
-    FROM amfs_otel.step AS s WHERE s.causal
-    UNION ALL
-    SELECT s.log, s.record_id, 'entry', concat_ws('/', found ->> 'entity_path', found ->> 'key'),
-        (found ->> 'version')::numeric, s.number, s.event_id
-    FROM amfs_otel.step AS s
-    CROSS JOIN LATERAL jsonb_array_elements(s.detail -> 'results') AS found
-    WHERE s.kind = 'memory_query' AND jsonb_typeof(s.detail -> 'results') = 'array' AND (found ->> 'key') IS NOT NULL
-      AND s.detail -> 'infrastructure' IS NULL
-    UNION ALL
-    SELECT s.log, s.record_id, 'document', found ->> 'document_id', NULL, s.number, s.event_id
-    FROM amfs_otel.step AS s
-    CROSS JOIN LATERAL jsonb_array_elements(s.detail -> 'results') AS found
-    WHERE s.kind = 'retrieval' AND jsonb_typeof(s.detail -> 'results') = 'array'
-    UNION ALL
-    SELECT s.log, s.record_id, 'tool_result', s.detail ->> 'call_id', NULL, s.number, s.event_id
-    FROM amfs_otel.step AS s WHERE s.kind = 'tool_call'
-) AS given
+SELECT d.log, d.record_id, input.kind, input.name, input.version, input.number, input.event_id, input.used_by
+FROM amfs_otel.decision AS d
 CROSS JOIN LATERAL (
-    SELECT ARRAY(
-        SELECT m.number
+    WITH given AS (
+        SELECT 'entry' AS kind, s.entry AS name, s.version::numeric AS version, s.number, s.event_id
+        FROM amfs_otel.step AS s WHERE s.record_id = d.record_id AND s.causal
+        UNION ALL
+        SELECT 'entry', concat_ws('/', found ->> 'entity_path', found ->> 'key'), (found ->> 'version')::numeric,
+            s.number, s.event_id
+        FROM amfs_otel.step AS s
+        CROSS JOIN LATERAL jsonb_array_elements(s.detail -> 'results') AS found
+        WHERE s.record_id = d.record_id AND s.kind = 'memory_query' AND jsonb_typeof(s.detail -> 'results') = 'array'
+          AND (found ->> 'key') IS NOT NULL AND s.detail -> 'infrastructure' IS NULL
+        UNION ALL
+        SELECT 'document', found ->> 'document_id', NULL, s.number, s.event_id
+        FROM amfs_otel.step AS s
+        CROSS JOIN LATERAL jsonb_array_elements(s.detail -> 'results') AS found
+        WHERE s.record_id = d.record_id AND s.kind = 'retrieval' AND jsonb_typeof(s.detail -> 'results') = 'array'
+        UNION ALL
+        SELECT 'tool_result', s.detail ->> 'call_id', NULL, s.number, s.event_id
+        FROM amfs_otel.step AS s WHERE s.record_id = d.record_id AND s.kind = 'tool_call'
+    ), taken AS (
+        SELECT origin ->> 'event_id' AS event_id, array_agg(m.number ORDER BY m.number) AS used_by
         FROM amfs_otel.step AS m
-        CROSS JOIN LATERAL jsonb_array_elements(m.detail -> 'inputs') AS taken_in (origin)
-        WHERE m.record_id = given.record_id AND m.kind = 'llm_call' AND taken_in.origin ->> 'event_id' = given.event_id
-        ORDER BY m.number
-    ) AS used_by
-) AS taken
-WHERE given.kind <> 'tool_result' OR cardinality(taken.used_by) > 0;
+        CROSS JOIN LATERAL jsonb_array_elements(m.detail -> 'inputs') AS origin
+        WHERE m.record_id = d.record_id AND m.kind = 'llm_call'
+        GROUP BY origin ->> 'event_id'
+    )
+    SELECT given.*, coalesce(taken.used_by, '{}') AS used_by
+    FROM given LEFT JOIN taken USING (event_id)
+    WHERE given.kind <> 'tool_result' OR taken.used_by IS NOT NULL
+) AS input;
 COMMENT ON VIEW amfs_otel.v_inputs IS
     'One row per input of a decision: entry (name: entity_path/key), document (its id; NULL where it has none), tool_result (name: the model''s id of the call). number and event_id: the step that it comes from. used_by: the model calls that took it in, as far as ids of calls tell. Reads, retrievals and calls of tools in the record itself; explain also follows a trace into those that it continues.';
 COMMENT ON COLUMN amfs_otel.node.kind IS 'entry, agent, outcome, source, tool, document or trace';

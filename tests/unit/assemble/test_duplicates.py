@@ -108,7 +108,8 @@ def test_a_call_that_the_agent_reported_by_hand_is_the_one_that_was_seen() -> No
 
 def through_mcp(seq: int, arguments: str | None = None, *, kept: bool = True, **facts: Any) -> PreparedEvent:
     """A call that a client of MCP made."""
-    return with_arguments(call(seq, "mcp", source_name={"$n": "orders"}, **facts), arguments, kept=kept)
+    side = {} if "served" in facts else {"remote": True}
+    return with_arguments(call(seq, "mcp", source_name={"$n": "orders"}, **side, **facts), arguments, kept=kept)
 
 
 def answered(seq: int, call_id: str, arguments: str | None = None, *, kept: bool = True, **facts: Any) -> PreparedEvent:
@@ -125,8 +126,8 @@ def with_arguments(made: PreparedEvent, arguments: str | None, *, kept: bool) ->
     return made
 
 
-class TestThroughMcp:
-    """The model's id of a call is unknown to who makes it through MCP."""
+class TestCalledElsewhere:
+    """The model's id of a call is unknown to a client that has a tool called elsewhere, as one of MCP."""
 
     @pytest.mark.parametrize("kept", [True, False], ids=["texts-kept", "texts-withheld"])
     def test_what_the_messages_show_is_the_call_with_those_arguments(self, kept: bool) -> None:

@@ -1,7 +1,11 @@
 """The key of "the same context"."""
 
 import asyncio
+import sys
+import threading
+from types import ModuleType
 
+import pytest
 from opentelemetry.context import Context
 
 from amfs_otel.capture.ambient import place_here
@@ -24,3 +28,9 @@ def test_a_task_is_one_context_and_never_that_of_another() -> None:
 
 def test_outside_a_task_the_thread_is_the_context() -> None:
     assert place_here(Context()).context == place_here(Context()).context
+
+
+def test_while_another_thread_imports_asyncio_the_thread_is_the_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its module is there from the beginning, what it defines is not."""
+    monkeypatch.setitem(sys.modules, "asyncio", ModuleType("asyncio"))
+    assert place_here(Context()).context == ("thread", threading.get_ident())

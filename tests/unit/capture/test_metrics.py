@@ -9,6 +9,8 @@ from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metr
 from amfs_otel import capture, semconv
 from amfs_otel.capture.steps import Step
 from amfs_otel.capture.streams import StreamWatch, WatchedIterator
+from amfs_otel.capture.usage import usage_from_anthropic
+from amfs_otel.libraries import CONVENTIONS
 from amfs_otel.model import Kind, RecordKind
 from tests.support.capturing import Bench, capturing
 from tests.support.every_kind import EVERY_KIND, Example
@@ -100,7 +102,9 @@ def test_each_legacy_metric_is_recorded_under_the_dual_switch() -> None:
 
 
 def test_no_metric_is_named_that_is_not_recorded() -> None:
-    assert {metric.name for metric in semconv.GEN_AI_METRICS} == everything(dual=True).keys()
+    durations = [one for own in CONVENTIONS.values() for one in (own.duration, own.served_duration) if one is not None]
+    named = {metric.name for metric in (*semconv.GEN_AI_METRICS, *durations)}
+    assert named == everything(dual=True).keys()
 
 
 # -- the calls of a run --------------------------------------------------------------------------------------------
@@ -185,3 +189,32 @@ def test_calls_outside_of_a_run_are_no_runs(bench: Bench) -> None:
     asked()
     begun(Kind.TOOL_CALL, tool_name="look").end()
     assert not {name for name in recorded(bench) if name.startswith("gen_ai.invoke_agent.")}
+
+
+# -- what a reply says ---------------------------------------------------------------------------------------------
+
+
+def test_a_secret_in_the_models_name_is_masked_in_every_metric(bench: Bench) -> None:
+    secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789"
+    for kind, operation in ((Kind.LLM_CALL, "chat"), (Kind.EMBEDDINGS, "embeddings")):
+        step = begun(kind, operation=operation, provider="openai", model=f"ft:gpt:{secret}")
+        step.end({"response_model": f"ft:gpt:{secret}", "input_tokens": 3})
+    shown = {
+        attributes.get("gen_ai.response.model")
+        for metric in recorded(bench).values()
+        for attributes, _ in metric.points
+    }
+    assert shown == {"ft:gpt:[masked]"}
+    assert secret not in str(bench.reader.get_metrics_data())
+
+
+@pytest.mark.parametrize("count", [2**63, 2**63 - 1, 10**400])
+def test_a_count_that_no_reply_has_spoils_no_metric(bench: Bench, count: int) -> None:
+    """What the exporter cannot encode would be in every export from then on, and none would arrive."""
+    told = {"input_tokens": count, "cache_read_input_tokens": count, "output_tokens": 7}
+    usage = usage_from_anthropic(told)
+    for _ in range(2):
+        begun(Kind.LLM_CALL, operation="chat", provider="anthropic").end(usage.facts())
+    found = recorded(bench)
+    assert "gen_ai.client.inference.operation.input_tokens" not in found
+    assert [point for _, point in found["gen_ai.client.inference.operation.output_tokens"].points] == [(2, 14)]

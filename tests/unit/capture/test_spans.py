@@ -10,7 +10,12 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from amfs_otel import api, capture
 from amfs_otel.capture.content import MASK, Masker
-from amfs_otel.capture.span_content import REMEMBERED_BYTES, REMEMBERED_TEXTS, Remembered, content_attributes
+from amfs_otel.capture.span_content import (
+    ALL_REMEMBERED_BYTES,
+    REMEMBERED_BYTES,
+    Remembered,
+    content_attributes,
+)
 from amfs_otel.model import Deferred, Kind
 from amfs_otel.settings import SpanContent
 from tests.support.capturing import Bench, capturing
@@ -159,7 +164,7 @@ def test_definitions_that_recur_are_made_once_and_others_never_remembered() -> N
         made.append(raw)
         return [{"type": "function", "name": raw.decode()}]
 
-    remembered: Remembered = {}
+    remembered = Remembered()
     for raw in (b"look", b"look", b"find", SECRET.encode(), SECRET.encode(), b"look"):
         fields = {"tool_definitions": Deferred(definitions, raw), "result": Deferred(definitions, raw)}
         shown = content_attributes(Kind.LLM_CALL, fields, Masker(), None, remembered)
@@ -170,12 +175,54 @@ def test_definitions_that_recur_are_made_once_and_others_never_remembered() -> N
 
 
 def test_few_texts_are_remembered() -> None:
-    remembered: Remembered = {}
+    remembered = Remembered()
     for number in range(100):
-        fields = {"tool_definitions": Deferred(list, b"t" * number * 1000)}
+        spoken = [{"role": "user", "parts": [{"type": "text", "content": "t" * number * 1000}]}]
+        fields = {"tool_definitions": Deferred(list, b"t" * number * 1000), "input_messages": spoken}
         content_attributes(Kind.LLM_CALL, fields, Masker(), None, remembered)
-    assert len(remembered) <= REMEMBERED_TEXTS
+        assert sum(len(raw) + len(text) for (_, raw), (text, _) in remembered.items()) <= ALL_REMEMBERED_BYTES
+    assert remembered
     assert all(len(raw) <= REMEMBERED_BYTES for _, raw in remembered)
+
+
+def said(text: Any) -> dict[str, Any]:
+    return {"role": "user", "parts": [{"type": "text", "content": text}]}
+
+
+class Loud(str):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("limit", [None, 60])
+def test_a_conversation_looks_the_same_whether_it_was_said_before_or_not(limit: int | None) -> None:
+    remembered = Remembered()
+    conversations: list[list[Any]] = [
+        [said("good morning"), said(f"my key is {SECRET}")],
+        [said("good morning"), said(f"my key is {SECRET}"), said('a "quoted"\nüñ\ud800\0 text'), said("")],
+        [
+            said("good morning"),
+            said(2**63),
+            said(float("nan")),
+            said({1: "a", "$b": [Loud("c"), b"d", bytearray(b"d")]}),
+        ],
+        [said("good morning"), {"role": "tool", "parts": []}, said(["x" * 40] * 3), "no message", None],
+        [],
+    ]
+    for conversation in [*conversations, *conversations]:
+        fields = {"input_messages": conversation}
+        shown = content_attributes(Kind.LLM_CALL, fields, Masker(), limit, remembered)
+        assert shown == content_attributes(Kind.LLM_CALL, fields, Masker(), limit)
+        assert SECRET not in str(shown)
+    assert remembered
+    assert not any(SECRET.encode() in raw for _, raw in remembered)
+
+
+def test_a_message_that_was_changed_is_not_the_one_that_was_said_before() -> None:
+    remembered, message = Remembered(), said("before")
+    for text in ("before", "after"):
+        message["parts"][0]["content"] = text
+        shown = content_attributes(Kind.LLM_CALL, {"input_messages": [message]}, Masker(), None, remembered)
+        assert json.loads(str(shown["gen_ai.input.messages"])) == [said(text)]
 
 
 class Broken(SpanProcessor):

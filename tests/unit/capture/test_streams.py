@@ -11,10 +11,17 @@ from typing import Any
 import pytest
 from opentelemetry import context
 
-from amfs_otel import capture
-from amfs_otel.capture.streams import StreamWatch, WatchedAsyncIterator, WatchedIterator, end_all
-from amfs_otel.model import Kind
-from tests.support.capturing import Bench, capturing
+from amfs_otel import api, capture
+from amfs_otel.capture.streams import (
+    StreamWatch,
+    WatchedAsyncIterator,
+    WatchedIterator,
+    end_all,
+    watched_async_generator,
+    watched_generator,
+)
+from amfs_otel.model import EventClosed, Kind, Message
+from tests.support.capturing import Bench, ListSink, capturing, resolved
 
 
 class Watched:
@@ -225,3 +232,103 @@ def test_a_stream_collected_while_another_thread_holds_our_lock_ends_all_the_sam
         [sys.executable, "-c", COLLECTED_UNDER_OUR_LOCK], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.stdout.strip(), done.stderr) == ("abandoned", "")
+
+
+class Collecting(ListSink):
+    """Runs the collector where it is told that an event has ended: our lock is held there."""
+
+    def put(self, message: Message) -> None:
+        super().put(message)
+        if isinstance(message, EventClosed):
+            gc.collect()
+
+
+def test_a_stream_collected_while_we_hold_our_lock_ends_in_its_session(bench: Bench) -> None:
+    gc.collect()
+    with api.session("agent"):
+        watched = Watched(bench)
+        next(watched.sync)
+        cycle: list[Any] = [watched.sync]
+        cycle.append(cycle)
+        del watched, cycle
+        bench.capture.windows._sink = Collecting(bench.sink.messages)
+        api.record_context("label", "summary")
+    (made,) = bench.traces()
+    facts = resolved(made)
+    assert (facts["closed_by"], facts["status"]) == ("session_end", "complete")
+    assert facts["events"][0]["stream_exit"] == "abandoned"
+
+
+class TestGenerators:
+    """Streams of libraries that give plain generators."""
+
+    def watched(self, bench: Bench, closed: list[str]) -> Any:
+        def chunks() -> Iterator[int]:
+            try:
+                yield from (1, 2, 3)
+            finally:
+                closed.append("inner")
+
+        return watched_generator(chunks(), self.watch(bench))
+
+    def watched_async(self, bench: Bench, closed: list[str]) -> Any:
+        async def chunks() -> AsyncIterator[int]:
+            try:
+                for number in (1, 2, 3):
+                    yield number
+            finally:
+                closed.append("inner")
+
+        return watched_async_generator(chunks(), self.watch(bench))
+
+    @staticmethod
+    def watch(bench: Bench) -> StreamWatch:
+        step = capture.begin(Kind.LLM_CALL, "openai", {"operation": "chat", "provider": "openai", "model": "m"})
+        assert step is not None
+        return StreamWatch(step, lambda _chunk: None, dict, bench.capture.metrics)
+
+    def test_read_to_the_end(self, bench: Bench) -> None:
+        closed: list[str] = []
+        assert (list(self.watched(bench, closed)), closed) == ([1, 2, 3], ["inner"])
+        assert end_of(bench)["stream_exit"] == "complete"
+
+    async def test_read_to_the_end_async(self, bench: Bench) -> None:
+        closed: list[str] = []
+        assert ([chunk async for chunk in self.watched_async(bench, closed)], closed) == ([1, 2, 3], ["inner"])
+        assert end_of(bench)["stream_exit"] == "complete"
+
+    def test_closed(self, bench: Bench) -> None:
+        closed: list[str] = []
+        stream = self.watched(bench, closed)
+        assert next(stream) == 1
+        stream.close()
+        assert (closed, end_of(bench)["stream_exit"]) == (["inner"], "closed_early")
+
+    async def test_closed_async(self, bench: Bench) -> None:
+        closed: list[str] = []
+        async with aclosing(self.watched_async(bench, closed)) as stream:
+            assert await anext(stream) == 1
+        assert (closed, end_of(bench)["stream_exit"]) == (["inner"], "closed_early")
+
+    def test_collected_and_never_begun(self, bench: Bench) -> None:
+        for exit_, reads in (("closed_early", 1), ("abandoned", 0)):
+            bench.sink.messages.clear()
+            closed: list[str] = []
+            stream = self.watched(bench, closed)
+            assert [next(stream) for _ in range(reads)] == [1] * reads
+            del stream
+            gc.collect()
+            (ended,) = [message.event for message in bench.sink.messages if isinstance(message, EventClosed)]
+            assert ended.result is not None
+            assert ended.result["stream_exit"] == exit_
+            assert closed == ["inner"] * reads
+
+    def test_an_error_passes_through(self, bench: Bench) -> None:
+        def fails() -> Iterator[int]:
+            yield 1
+            raise ValueError("the library's own")
+
+        stream = watched_generator(fails(), self.watch(bench))
+        with pytest.raises(ValueError, match="library's own"):
+            list(stream)
+        assert end_of(bench)["stream_exit"] == "error"

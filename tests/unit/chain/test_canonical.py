@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import PurePosixPath
 
+import numpy as np
 import pydantic
 import pytest
 import rfc8785
@@ -157,17 +158,25 @@ def test_pydantic_1_models_are_read_by_their_fields():
     assert normalised(Old()) == {"$type": f"{__name__}.{Old.__qualname__}", "a": 1}
 
 
-def test_numpy_is_known_by_its_shape_only():
-    class array:
-        dtype, ndim, size, shape = "int64", 1, 2, (2,)
+def test_numpys_values_are_those_of_python():
+    assert normalised(np.array([1, 2])) == [1, 2]
+    assert normalised([np.float32(0.5), np.int64(7), np.bool_(True), np.str_("x"), np.float64("nan")]) == [
+        *(0.5, 7, True, "x"),
+        {"$float": "NaN"},
+    ]
+    assert normalised(np.array([(1, 2.5)], dtype=[("a", "i4"), ("b", "f8")])) == [[1, 2.5]]
 
-        def tolist(self):
-            return [1, 2]
 
-    array.__module__ = "numpy"
-    assert normalised(array()) == [1, 2]
-    array.size = 10**9
-    assert normalised(array())["shape"] == [2]
+@pytest.mark.parametrize("array", [np.zeros(10_001), np.zeros(1, dtype="S2000000"), np.zeros((), dtype="V2000000")])
+def test_a_large_array_is_known_by_its_shape_only(array):
+    shown = {"$type": "numpy.ndarray", "dtype": str(array.dtype), "shape": list(array.shape)}
+    assert normalised(array) == shown
+
+
+def test_an_array_that_holds_itself_is_cut():
+    array = np.empty(1, dtype=object)
+    array[0] = array
+    assert json.dumps(normalised(array)).endswith('{"$cut": "depth"}' + "]" * 64)
 
 
 def test_an_integer_too_long_to_print_is_written_in_hexadecimal():

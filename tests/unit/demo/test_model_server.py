@@ -147,7 +147,7 @@ def test_what_the_provider_refuses_is_refused(model_server: ModelServer, client:
         (b'{"model": "m", "messages": []}', {"authorization": "Bearer k"}, 400),
         (b"{}", {}, 401),
     ):
-        connection = http.client.HTTPConnection("127.0.0.1", model_server.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", model_server.port, timeout=60)
         connection.request("POST", "/v1/chat/completions", body, headers)
         assert connection.getresponse().status == status
         connection.close()
@@ -156,7 +156,7 @@ def test_what_the_provider_refuses_is_refused(model_server: ModelServer, client:
 def test_a_stream_hangs_until_it_may_go_on(model_server: ModelServer, client: OpenAI) -> None:
     chunks = ask(client, "m+hang", stream=True)
     text = "".join(next(chunks).choices[0].delta.content or "" for _ in range(3))
-    assert model_server.hanging.wait(10)
+    assert model_server.hanging.wait(60)
     assert text == "one two"
     assert len(model_server.exchanges[0].events) == 3
     model_server.resume.set()
@@ -201,7 +201,7 @@ def test_closing_the_server_frees_a_hanging_stream() -> None:
         reader = threading.Thread(target=lambda: list(ask(openai_client, "m+hang", stream=True)))
         with server:
             reader.start()
-            assert server.hanging.wait(10)
+            assert server.hanging.wait(60)
         reader.join(10)
     assert not reader.is_alive()
     assert server.exchanges[0].body.endswith(b"[DONE]\n\n")

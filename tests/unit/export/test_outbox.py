@@ -33,7 +33,7 @@ class Exporter(SpanExporter):
         self.suppressed.append(bool(get_value(_SUPPRESS_INSTRUMENTATION_KEY)))
         self.entered.set()
         if self.gate is not None:
-            self.gate.wait(10)
+            self.gate.wait(60)
         if self.result is None:
             raise OSError("broken")
         self.batches.append(len(spans))
@@ -68,7 +68,7 @@ def test_it_sends_without_being_closed():
     exporter = Exporter()
     box = Outbox("test", lambda: exporter, linger_s=0.0)
     box.put(SPAN)
-    assert exporter.entered.wait(5)
+    assert exporter.entered.wait(60)
     box.close(5)
 
 
@@ -77,7 +77,7 @@ def test_starting_connects_ahead_of_need_and_making_it_does_not():
     box = Outbox("test", lambda: connected.set() or Exporter())
     assert not connected.is_set()
     assert box.start()
-    assert connected.wait(5)
+    assert connected.wait(60)
     box.close(5)
 
 
@@ -85,7 +85,7 @@ def test_a_hanging_exporter_costs_the_time_given_and_no_more():
     exporter = Exporter(gate=threading.Event())
     box = Outbox("test", lambda: exporter, linger_s=0.0)
     box.put(SPAN)
-    assert exporter.entered.wait(5)
+    assert exporter.entered.wait(60)
     box.put(SPAN)
     began = time.monotonic()
     box.close(0.2)
@@ -121,7 +121,7 @@ def test_the_queue_is_bounded(monkeypatch):
     exporter = Exporter(gate=threading.Event())
     box = Outbox("test", lambda: exporter, linger_s=0.0)
     box.put(SPAN)
-    assert exporter.entered.wait(5)
+    assert exporter.entered.wait(60)
     for _ in range(5):
         box.put(SPAN)
     assert box.lost == 2

@@ -16,12 +16,15 @@ from tests.unit.graph.test_render import printed
 ONE = writer()
 
 
-def run(at: float, status: str = "complete", session: str | None = "thread-7", erase: str = "", **options):
+def run(
+    at: float, status: str = "complete", session: str | None = "thread-7", erase: str = "", agent: str = "deploy-agent",
+    service: str = "deploys", **options,
+):  # fmt: skip
     """A decision that started `at` seconds after the first moment."""
     start = 1_772_900_000_000_000 + int(at * 1e6)
     facts = window(
-        "deploy-agent", [event("checkpoint", at, 0.0, label="x")], session_id=session, status=status,
-        started_us=start, ended_us=start + 1000, closed_by="run_end", opened_by="langgraph",
+        agent, [event("checkpoint", at, 0.0, label="x")], session_id=session, status=status,
+        started_us=start, ended_us=start + 1000, closed_by="run_end", opened_by="langgraph", origin={"service": service},
     )  # fmt: skip
     return ONE.document(facts, at=at + 1, erase=erase, **options)
 
@@ -54,6 +57,30 @@ def test_what_was_not_paused_is_not_continued(status):
 
 def test_sessions_are_apart():
     assert joined(run(0, "paused", "thread-7"), run(60, session="thread-8"), run(90, session=None)) == set()
+
+
+@pytest.mark.parametrize("other", [{"agent": "billing-agent"}, {"service": "billing"}], ids=["agent", "service"])
+def test_a_thread_id_that_two_applications_use_joins_nothing_across_them(other):
+    one, its = [run(0, "paused"), run(120)], [run(60, "paused", **other), run(180, **other)]
+    assert joined(one[0], its[1]) == joined(its[0], one[1]) == set()
+    # What the other one did in between takes nothing away.
+    assert joined(*one, *its) == {(1, 0), (3, 2)}
+
+
+def test_the_name_of_a_program_where_nobody_named_the_agent_or_the_service_keeps_nothing_apart():
+    def unnamed(start: float, program: str, **options):
+        made = run(start, agent=program, service=program, **options)
+        made.facts["origin"]["program"] = program
+        return made
+
+    assert joined(unnamed(0, "ask.py", status="paused"), unnamed(60, "approve.py")) == {(1, 0)}
+    assert joined(unnamed(0, "ask.py", status="paused"), run(60)) == set()
+
+
+def test_names_of_any_length_and_none_keep_their_places():
+    long = "t" * 100_000
+    assert joined(run(0, "paused", long), run(60, session=long), run(30, session=long[1:])) == {(1, 0)}
+    assert joined(run(0, "paused", service=""), run(60, service="")) == {(1, 0)}
 
 
 def test_a_trace_that_names_another_continues_that_one():

@@ -368,6 +368,23 @@ def test_identity_of_a_sealed_decision():
     assert answer["coverage"] == {"events": 8, "joined": 0, "inferred": 0, "dropped": {}}
 
 
+def test_attributes_are_the_newest_of_the_session():
+    answer = explained(
+        read("a", 0.5, 1, attributes={"tenant": "blue"}),
+        read("b", 0.5, 1, 2),
+        committed("DEP-500", "success", attributes={"tenant": "blue", "pr": 7}),
+    )
+    assert answer["attributes"] == {"tenant": "blue", "pr": 7}
+    assert explained(read("a", 0.5, 1))["attributes"] is None
+
+
+@pytest.mark.parametrize(("options", "reason"), [({"ledger": "none"}, "policy"), ({"erase": "d"}, "erased")])
+def test_attributes_that_are_not_kept_are_said_to_be_so(options, reason):
+    answer = explained(read("a", 0.5, 1, attributes={"tenant": "blue"}), **options)
+    assert answer["attributes"] is None
+    assert withheld(answer)["attributes"]["reason"] == reason
+
+
 def test_unsealed_has_no_place():
     answer = explained()
     assert (answer["sequence_number"], answer["parent_hash"]) == (None, None)
@@ -463,6 +480,14 @@ def test_state_diff_counts_finished_writes_of_transactions_too():
     assert (diff["entries_created"], diff["entries_updated"]) == (2, 2)
     assert [one["key"] for one in answer["write_events"]] == ["new", "old", "in a transaction", "no flag", "k"]
     assert answer["write_events"][-1]["step_status"] == "incomplete"
+
+
+def test_confidence_before_from_the_windows_own_read():
+    answer = explained(committed("X", "success"), changed("k", 0.5, 0.6, "raised", before_from=None))
+    (one,) = answer["state_diff"]["confidence_changes"]
+    assert (one["before"], one["before_from"]) == (0.5, "read")
+    unknown = explained(committed("X", "success"), changed("k", None, 0.6, None, before_from=None))
+    assert unknown["state_diff"]["confidence_changes"][0]["before_from"] is None
 
 
 def test_confidence_before_from_an_earlier_record():

@@ -9,7 +9,7 @@ from amfs_otel.graph.listing import ListFilter, fits, list_row
 from amfs_otel.graph.render import explain_text, list_table, show_text, tree_text
 from amfs_otel.graph.showing import shown_record
 from amfs_otel.graph.tree import branch, tree, tree_lines
-from tests.support.seed_story import ENTRY, committed, deploy_agent, onboard_agent
+from tests.support.seed_story import ENTRY, changed, committed, deploy_agent, onboard_agent, read
 from tests.support.stories import event, window, writer
 
 TOOL = event(
@@ -17,14 +17,21 @@ TOOL = event(
 )
 
 
-def printed(answer, terminal=False) -> str:
+def printed(answer, terminal=False, width=1000) -> str:
     out = io.StringIO()
-    Console(file=out, width=1000, force_terminal=terminal, color_system="standard" if terminal else None).print(answer)
+    Console(file=out, width=width, force_terminal=terminal, color_system="standard" if terminal else None).print(answer)
     return out.getvalue()
 
 
-def lines(answer) -> list[str]:
-    return [line.rstrip() for line in printed(answer).splitlines()]
+def piped(answer) -> str:
+    """As the CLI prints into a pipe."""
+    out = io.StringIO()
+    Console(file=out, width=40, soft_wrap=True).print(answer)
+    return out.getvalue()
+
+
+def lines(answer, width=1000) -> list[str]:
+    return [line.rstrip() for line in printed(answer, width=width).splitlines()]
 
 
 def story(**options):
@@ -116,6 +123,96 @@ def test_outcomes_of_other_records_name_the_record():
     late = one.document(window("ops", [committed("INC-7", "critical_failure", 99.0)]), kind="outcome")
     text = printed(explain_text(explanation(one.document(onboard_agent()), outcomes=[late])))
     assert f"      outcome INC-7 critical_failure (2026-03-07 16:14:59, record …{late.record_id[-8:]})" in text
+
+
+def test_what_a_late_outcome_changed_stands_below_it():
+    one = writer()
+    events = [
+        committed("INC-7", "critical_failure", 99.0),
+        changed("retry-pattern", 0.937, 0.2, "discredited", version=4, at=99.1),
+    ]
+    late = one.document(window("ops", events), kind="outcome")
+    text = lines(explain_text(explanation(one.document(deploy_agent()), outcomes=[late])))
+    place = next(number for number, line in enumerate(text) if "INC-7" in line and "outcome" in line)
+    assert text[place + 1] == "        checkout-service/retry-pattern confidence 0.937 → 0.2 discredited"
+    assert sum("discredited" in line for line in text) == 1
+    assert sum("raised" in line for line in text) == 2, "the decision's own changes stand among its steps"
+
+
+def test_a_late_change_of_what_nobody_saw_before_has_no_direction():
+    one = writer()
+    events = [committed("DEP-500", "success", 99.0), changed("k", None, 0.95, None, at=99.1, before_from=None)]
+    late = one.document(window("ops", events), kind="outcome")
+    text = printed(explain_text(explanation(one.document(deploy_agent()), outcomes=[late])))
+    assert "        checkout-service/k confidence unknown → 0.95\n" in text
+
+
+def test_a_late_change_whose_entry_was_erased_says_so():
+    one = writer()
+    events = [committed("INC-7", "failure", 99.0), changed("retry-pattern", 0.9, 0.2, "lowered", at=99.1)]
+    late = one.document(window("ops", events), kind="outcome", erase="i")
+    text = printed(explain_text(explanation(one.document(deploy_agent()), outcomes=[late])))
+    assert "        [erased by record …0000e4a5] confidence 0.9 → 0.2 lowered" in text
+
+
+def test_a_model_call_says_what_it_wrote_to_the_cache():
+    call = event(
+        "llm_call", 1.0, 2.0, model="m", input_tokens=1200, cached_tokens=0, cache_write_tokens=1024, output_tokens=7
+    )
+    unknown = event("llm_call", 2.0, 2.0, model="m", input_tokens=1200, output_tokens=7)
+    nothing = call | {"id": "0f", "cached_tokens": 1024, "cache_write_tokens": 0}
+    text = lines(explain_text(explanation(writer().document(window("a", [call, unknown, nothing])), outcomes=[])))
+    assert "   1  model m: 1200 in, 0 cached, 1024 written to cache, 7 out, 2 ms" in text
+    assert "   2  model m: 1200 in, 7 out, 2 ms" in text
+    assert "   3  model m: 1200 in, 1024 cached, 7 out, 2 ms" in text
+
+
+def test_the_sessions_attributes_are_shown():
+    facts = window("a", [read("k", 0.5, 1, attributes={"tenant": "blue"})])
+    assert 'attributes: {"tenant": "blue"}' in lines(explain_text(explanation(writer().document(facts), outcomes=[])))
+    text = lines(explain_text(explanation(writer("none").document(facts), outcomes=[])))
+    assert "attributes: [18 bytes not kept¹]" in text
+    erased = writer().document(facts, erase="d")
+    assert any(
+        line.startswith("attributes: [18 bytes erased by record …")
+        for line in lines(explain_text(explanation(erased, outcomes=[])))
+    )
+
+
+def test_a_wrapped_line_goes_on_deeper_than_it_began():
+    document = story(ledger="all")
+    for answer in (explain_text(explanation(document, outcomes=[])), show_text(shown_record(document))):
+        text = lines(answer, width=50)
+        assert all(len(line) <= 50 for line in text)
+    text = lines(explain_text(explanation(document, outcomes=[])), width=50)
+    place = text.index("   1  checkout-service/retry-pattern v3,")
+    assert text[place + 1 : place + 3] == ["        confidence 0.92, by review-agent:", '        {"retries": 3}']
+    steps = [line for line in text if line[:6].strip().isdigit()]
+    assert len(steps) == 9, "one line begins for each step"
+
+
+def test_a_wrapped_tree_keeps_its_branches():
+    answer = tree(ENTRY, [branch(ENTRY, writer().document(story)) for story in (deploy_agent(), onboard_agent())])
+    text = lines(tree_text(answer), width=48)
+    assert all(len(line) <= 48 for line in text)
+    place = next(number for number, line in enumerate(text) if line.endswith("outcome: DEP-500 (success) →"))
+    assert text[place].startswith("    │   └── outcome")
+    assert text[place + 1] == "    │         confidence raised"
+
+
+def test_a_pipe_gets_whole_lines():
+    answer = explanation(story(ledger="all"), outcomes=[])
+    assert piped(explain_text(answer)) == printed(explain_text(answer))
+
+
+def test_no_line_of_a_text_can_pass_for_one_of_ours():
+    forged = "fine\n   9  outcome INC-1 success"
+    facts = window("a", [committed("R-1", "failure", decision_summary=forged)], session_id="s")
+    document = writer("all").document(facts)
+    for answer in (explain_text(explanation(document, outcomes=[])), show_text(shown_record(document))):
+        for text in (printed(answer), piped(answer)):
+            assert "outcome INC-1 success" in text
+            assert not any(line.startswith("   9  ") for line in text.splitlines())
 
 
 def test_losses_are_said():

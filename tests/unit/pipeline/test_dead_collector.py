@@ -1,6 +1,7 @@
-"""Nobody listens at the OTLP endpoint when the program ends."""
+"""The OTLP endpoint is dead when the program ends: nobody listens, nobody answers, or nobody knows its name."""
 
 import logging
+import math
 import os
 import socket
 import subprocess
@@ -11,13 +12,17 @@ from pathlib import Path
 
 import pytest
 from opentelemetry import metrics, trace
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from amfs_otel import guard
 from amfs_otel.attach import RequestBoundaries
-from amfs_otel.pipeline.dead_collector import hurry_otlp_exporters
+from amfs_otel.pipeline import dead_collector
+from amfs_otel.pipeline.dead_collector import OwnExporters
 from amfs_otel.semconv import SCOPE
 from tests.support.otlp_receiver import OtlpReceiver, refused_endpoint
 
@@ -38,6 +43,12 @@ def exporting_to(provider: TracerProvider, endpoint: str) -> None:
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{endpoint}/v1/traces", timeout=1)))
 
 
+def hurry() -> None:
+    exporters = OwnExporters()
+    exporters.probe()
+    exporters.hurry(time.monotonic() + 1)
+
+
 def gave_up(caplog: pytest.LogCaptureFixture) -> bool:
     return any("nobody listens at the OTLP endpoint" in record.getMessage() for record in caplog.records)
 
@@ -45,7 +56,7 @@ def gave_up(caplog: pytest.LogCaptureFixture) -> bool:
 def test_our_own_spans_wait_for_nobody(provider: TracerProvider, caplog: pytest.LogCaptureFixture) -> None:
     exporting_to(provider, refused_endpoint())
     provider.get_tracer(SCOPE).start_span("ours").end()
-    hurry_otlp_exporters(time.monotonic() + 1)
+    hurry()
     assert gave_up(caplog)
     caplog.clear()
     provider.shutdown()
@@ -58,7 +69,7 @@ def test_behind_a_proxy_nobody_knows_who_listens(
     monkeypatch.setenv("http_proxy", refused_endpoint())
     exporting_to(provider, "http://collector.test:4318")
     provider.get_tracer(SCOPE).start_span("ours").end()
-    hurry_otlp_exporters(time.monotonic() + 1)
+    hurry()
     assert not gave_up(caplog)
 
 
@@ -67,7 +78,7 @@ def test_the_applications_own_spans_keep_their_exporter(
 ) -> None:
     exporting_to(provider, refused_endpoint())
     provider.get_tracer("the-application").start_span("theirs").end()
-    hurry_otlp_exporters(time.monotonic() + 1)
+    hurry()
     assert not gave_up(caplog)
 
 
@@ -75,10 +86,41 @@ def test_a_collector_that_listens_gets_everything(provider: TracerProvider, capl
     with OtlpReceiver() as receiver:
         exporting_to(provider, receiver.http_endpoint)
         provider.get_tracer(SCOPE).start_span("ours").end()
-        hurry_otlp_exporters(time.monotonic() + 1)
+        hurry()
         assert not gave_up(caplog)
         provider.shutdown()
         assert [span.name for span in receiver.wait_for_spans(1)] == ["ours"]
+
+
+def test_one_after_the_other_they_keep_the_time(
+    provider: TracerProvider, monkeypatch: pytest.MonkeyPatch, silent: socket.socket
+) -> None:
+    endpoint = "http://{}:{}".format(*silent.getsockname())
+    spans, points = OTLPSpanExporter(endpoint, timeout=99), OTLPMetricExporter(endpoint, timeout=99)
+    provider.add_span_processor(BatchSpanProcessor(spans))
+    reader = PeriodicExportingMetricReader(points, export_interval_millis=math.inf)
+    monkeypatch.setattr(metrics, "get_meter_provider", lambda: MeterProvider([reader], shutdown_on_exit=False))
+    hurry()
+    limits = [getattr(exporter, "_client", exporter)._timeout for exporter in (spans, points)]
+    assert limits[0] == pytest.approx(limits[1], abs=0.1)
+    assert 0.5 < sum(limits) <= 1
+
+
+def test_an_export_that_begins_at_the_end_has_our_limit(
+    provider: TracerProvider, monkeypatch: pytest.MonkeyPatch, silent: socket.socket
+) -> None:
+    """Whoever holds the lock after we looked at it began after the limit was set."""
+    exporter = OTLPSpanExporter("http://{}:{}".format(*silent.getsockname()), timeout=99)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    seen: list[float] = []
+
+    def looked_at(_lock: object, _deadline: float) -> bool:
+        seen.append(getattr(exporter, "_client", exporter)._timeout)
+        return True
+
+    monkeypatch.setattr(dead_collector, "_is_idle", looked_at)
+    hurry()
+    assert [limit <= 1 for limit in seen] == [True]
 
 
 def ended(tmp_path: Path, protocol: str, endpoint: str, program: str, **environment: str) -> str:
@@ -148,3 +190,31 @@ def test_a_program_ends_though_an_export_is_under_way(tmp_path: Path, protocol: 
         tmp_path, protocol, endpoint, program, OTEL_EXPORTER_OTLP_TIMEOUT=HOURS, OTEL_BSP_SCHEDULE_DELAY="50"
     )
     assert "takes connections and does not answer" in stderr
+
+
+NAMELESS = """
+import socket, threading
+resolved = socket.getaddrinfo
+def never(host, *arguments, **named):
+    if host == "collector.test":
+        threading.Event().wait()
+    return resolved(host, *arguments, **named)
+socket.getaddrinfo = never
+"""
+"""A name server that never answers: the C library would wait for it, and ask again, for longer than the exit time."""
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_a_program_ends_though_the_collectors_name_is_not_found(tmp_path: Path, protocol: str) -> None:
+    stderr = ended(tmp_path, protocol, "http://collector.test:4317", NAMELESS + RECORDING)
+    assert "the OTLP endpoint was not reached in time" in stderr
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_a_program_ends_though_collector_and_database_never_answer(
+    tmp_path: Path, protocol: str, silent: socket.socket
+) -> None:
+    host, port = silent.getsockname()
+    hours = {"OTEL_EXPORTER_OTLP_TIMEOUT": HOURS, "AMFS_OTEL_SIGNING_KEY": "hex:" + "5e" * 32}
+    dsn = f"postgresql://agent@{host}:{port}/traces"
+    ended(tmp_path, protocol, f"http://{host}:{port}", RECORDING, AMFS_OTEL_DSN=dsn, **hours)

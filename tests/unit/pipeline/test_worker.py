@@ -15,7 +15,7 @@ from amfs_otel.chain.keys import generate_key_text
 from amfs_otel.errors import SpoolError
 from amfs_otel.model import ClosedBy
 from amfs_otel.pipeline import Pipeline, intake, signer, spooling, worker
-from amfs_otel.spool import Pressure, SpoolFull
+from amfs_otel.spool import Pressure, SpoolFull, SpoolWriter, Stream
 from tests.support.spooled import journaled, spooled, statuses
 
 Started = Callable[..., Pipeline]
@@ -39,7 +39,7 @@ def by_kind(state: Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 10) -> None:
+def eventually(condition: Callable[[], bool], seconds: float = 60) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "it did not happen"
@@ -123,13 +123,37 @@ def test_an_event_whose_start_alone_was_dropped_is_kept(
 ) -> None:
     made = running()
     with made.worker._lock, api.session("agent"):
-        monkeypatch.setattr(intake, "QUEUE_LIMIT", 0)
+        monkeypatch.setattr(made.intake, "_limit", 0)
         step = begun()
-        monkeypatch.setattr(intake, "QUEUE_LIMIT", 10)
+        monkeypatch.setattr(made.intake, "_limit", 10)
         step.end({"success": True})
     assert made.flush()
     assert [event["status"] for event in by_kind(state)["decision"][0]["events"]] == ["ok"]
     assert made.intake.dropped == {}
+
+
+def test_of_events_with_long_texts_fewer_may_wait(running: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "LEAST", 10)
+    monkeypatch.setattr(intake, "BYTES_LIMIT", 1 << 20)
+    made = running()
+    assert made.intake._limit == intake.QUEUE_LIMIT
+    for _ in range(50):
+        api.record_context("l", "s")
+    made.spool_now(5)
+    assert made.intake._limit == intake.QUEUE_LIMIT
+    for _ in range(50):
+        api.record_context("l", "s" * 100_000)
+    made.spool_now(5)
+    assert 20 <= made.intake._limit <= 25, "about a mebibyte in all"
+    with made.worker._lock:
+        for _ in range(40):
+            api.record_context("l", "s")
+        assert made.intake.dropped == {"queue_full": 40 - made.intake._limit}
+    for _ in range(10):
+        for _ in range(20):
+            api.record_context("l", "s")
+        made.spool_now(5)
+    assert made.intake._limit > 10_000, "what was long is forgotten"
 
 
 def test_an_event_that_cannot_be_prepared_is_counted_and_the_rest_goes_on(
@@ -274,10 +298,18 @@ class Failing:
     def __init__(self, error: Callable[[], Exception], reserved: bool = False) -> None:
         self.error, self.reserved = error, reserved
 
-    def __call__(self, _stream: str, _identity: bytes, _payload: bytes, *, reserved: bool = False) -> Any:
+    def append(self, stream: Stream, identity: bytes, payload: bytes, *, reserved: bool = False) -> Any:
         if not (reserved and self.reserved):
             raise self.error()
-        return self.original(_stream, _identity, _payload, reserved=reserved)  # type: ignore[attr-defined]
+        return self.original(stream, identity, payload, reserved=reserved)
+
+    def extend(self, _stream: Stream, _frames: Any) -> None:
+        raise self.error()
+
+    def stand(self, writer: SpoolWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.original = writer.append
+        monkeypatch.setattr(writer, "append", self.append)
+        monkeypatch.setattr(writer, "extend", self.extend)
 
 
 def test_a_full_spool_loses_records_says_so_and_tells_it_in_a_gap(
@@ -288,9 +320,7 @@ def test_a_full_spool_loses_records_says_so_and_tells_it_in_a_gap(
     made.flush()
     writer = made.worker.spooling._writer
     assert writer is not None
-    full = Failing(lambda: SpoolFull("the spool has reached its limit"), reserved=True)
-    full.original = writer.append  # type: ignore[attr-defined]
-    monkeypatch.setattr(writer, "append", full)
+    Failing(lambda: SpoolFull("the spool has reached its limit"), reserved=True).stand(writer, monkeypatch)
     api.outcome("R", "success")
     made.flush()
     facts = by_kind(state)
@@ -307,12 +337,11 @@ def test_a_gap_that_could_not_be_kept_is_tried_again(
     made.flush()
     writer = made.worker.spooling._writer
     assert writer is not None
-    original = writer.append
-    monkeypatch.setattr(writer, "append", Failing(lambda: SpoolError("broken disk")))
-    api.outcome("R", "success")
-    made.flush()
-    assert by_kind(state) == {}
-    monkeypatch.setattr(writer, "append", original)
+    with monkeypatch.context() as broken:
+        Failing(lambda: SpoolError("broken disk")).stand(writer, broken)
+        api.outcome("R", "success")
+        made.flush()
+        assert by_kind(state) == {}
     made.flush()
     assert by_kind(state) == {}, "not at each turn"
     made.worker._no_gap_before = 0.0

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -209,6 +209,55 @@ def test_a_disk_that_refuses_is_told_and_the_writer_goes_on(
                 writer.append("records", B, b"two")
         writer.append("records", C, b"three")
     assert contents(state, "records") == [b"one", b"three"]
+
+
+def test_frames_of_one_append_are_written_at_once_and_read_one_by_one(
+    state: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    real = os.writev
+
+    def counted(descriptor: int, buffers: Sequence[bytes]) -> int:
+        written.append(sum(map(len, buffers)))
+        return real(descriptor, buffers)
+
+    with SpoolWriter(state, "local", segment_bytes=2000, open_windows=lambda: {A}) as writer:
+        writer.append("journal", A, b"first")
+        monkeypatch.setattr(os, "writev", counted)
+        writer.extend("journal", [(A, b"one"), (B, b"two"), (A, b"x" * 500)])
+        assert len(written) == 1
+        writer.extend("journal", [(C, b"y" * 1500)])
+        assert len(writer.segments("journal")) == 2, "cut before them, where they do not fit"
+        assert writer.used_bytes() >= sum(written)
+    assert contents(state, "journal") == [b"first", b"one", b"two", b"x" * 500, b"y" * 1500]
+
+
+def test_of_frames_that_could_not_be_written_whole_none_stays(
+    state: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.writev
+
+    def halfway(descriptor: int, buffers: Sequence[bytes]) -> int:
+        return real(descriptor, [b"".join(buffers)[:150]])
+
+    with SpoolWriter(state, "local") as writer:
+        writer.append("records", A, b"before")
+        with monkeypatch.context() as full:
+            full.setattr(os, "writev", halfway)
+            with pytest.raises(SpoolFull, match="could not be written whole"):
+                writer.extend("records", [(A, b"1" * 30), (B, b"2" * 30)])
+        with pytest.raises(SpoolError, match="not a frame"):
+            writer.extend("records", [(A, b"good"), (b"short", b"bad")])
+        writer.extend("records", [(C, b"after")])
+    assert contents(state, "records") == [b"before", b"after"]
+
+
+def test_frames_beyond_the_limit_are_refused_together(state: StateDirectory) -> None:
+    with SpoolWriter(state, "local", limit_bytes=1000) as writer:
+        with pytest.raises(SpoolFull, match="reached its limit"):
+            writer.extend("records", [(A, b"x" * 300), (B, b"x" * 700)])
+        writer.extend("records", [(A, b"x" * 300)])
+    assert contents(state, "records") == [b"x" * 300]
 
 
 def test_without_room_for_the_copies_the_old_segment_stays_in_use(
