@@ -13,7 +13,7 @@ _STARTED_US = time.time_ns() // 1000
 
 
 def origin_facts(settings: Settings) -> Mapping[str, Any]:
-    """Service, program, version, environment, host, process and the versions of the instrumented libraries, as known now."""
+    """Service, program, version, environment, host, process and the libraries' versions, as known now."""
     facts: dict[str, Any] = {
         "service": settings.service_name or settings.program,
         "program": settings.program,

@@ -51,7 +51,7 @@ class Continuation:
 
 
 def thread_of(document: Document) -> str | None:
-    """What tells the sessions of a log apart: a digest of a session's id, its agent and its service, where those are named.
+    """What tells the sessions of a log apart: a digest of a session's id, its agent and its service, where named.
 
     The program's name, which stands for them where nobody named them, is not among it: what one program began, another
     may resume. The digest is of one length, whatever an application calls its threads. None where the session's id is

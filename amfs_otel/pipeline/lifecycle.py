@@ -27,7 +27,7 @@ DELIVERY_SHARE = 0.7
 """Of the exit time, for a database: what it does not take is on the disk."""
 DELIVERY_SHARE_BESIDE_EXPORTERS = 0.3
 """The same where OTLP exporters come after us that only we use: what they do not send is nowhere."""
-EXPORTERS_SHARE = 0.4
+EXPORTERS_SHARE = 0.5
 """Of the exit time, in which those must have been answered; around it they import, encode and shut down."""
 EXPORTERS_LEAST_SHARE = 0.1
 """Of the exit time, for those, however long we took."""

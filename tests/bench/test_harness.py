@@ -81,6 +81,16 @@ def test_a_worker_that_cannot_do_what_it_is_asked_says_why_and_goes_on() -> None
     assert answer["floor"] > 0
 
 
+@pytest.mark.parametrize(
+    ("environment", "patched"), [({}, True), ({"AMFS_OTEL_DISABLED": "true"}, False)], ids=["suppressed", "disabled"]
+)
+def test_what_a_patch_alone_costs_is_told_with_whether_there_is_one(environment: dict[str, str], patched: bool) -> None:
+    with Process(Variant("amfs_otel", ("--suppressed",), environment)) as process:
+        answer = process.ask("patch", workload="chat", calls=20)
+
+    assert answer["patched"] is patched
+
+
 def test_an_interpreter_that_is_no_worker_ends_with_an_error_and_not_with_a_wait() -> None:
     with pytest.raises(WorkerError, match="the worker none ended"):
         Process(Variant("none", ("--library", "cobol")))

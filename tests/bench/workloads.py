@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+import wrapt
+
 from tests.bench import messages, pipeline, traffic
 from tests.bench.shortcut import Shortcut
 
@@ -83,9 +85,15 @@ class Chat:
             shortcut.take(_plain())
         else:
             shortcut.give_back()
+        self.is_patched = isinstance(self._create, wrapt.BoundFunctionWrapper)
+        self._bare: Any = self._create.__wrapped__ if self.is_patched else self._create
 
     def call(self) -> None:
         self._create(**self._arguments)
+
+    def call_bare(self) -> None:
+        """The same past the patch."""
+        self._bare(**self._arguments)
 
 
 class Stream:
