@@ -40,7 +40,7 @@ def explanation(
     amendments: Sequence[Document] = (),
     others: Sequence[str] = (),
     outcome_ref: str | None = None,
-    earlier: Earlier | None = None,
+    earlier_than: Callable[[Document], Earlier] = lambda _: _nowhere,
     continuation: Continuation | None = None,
     before: Sequence[Document] = (),
 ) -> dict[str, Any]:
@@ -52,14 +52,14 @@ def explanation(
         amendments: Amendment records of it, oldest first.
         others: Ids of older decisions with the same ref, newest first.
         outcome_ref: The ref that was asked for; default: that of its own commit, else of the newest outcome.
-        earlier: Where to look for the confidence before a change that the window itself did not read.
+        earlier_than: Where to look for the confidence before a change in a record that the record itself did not read.
         continuation: Which traces it continues and is continued by; default: what its own record names.
         before: The trace that it continues, the one which that continues, and so on.
     """
     steps = steps_of(document, amendments)
     known = inputs_of(document, steps, before)
     joined = continuation or Continuation(document.named_by("continues"))
-    judgements = _outcomes(document, steps, outcomes, earlier)
+    judgements = _outcomes(document, steps, outcomes, earlier_than)
     own = next((item for item in judgements if item["record_id"] == document.record_id), None)
     main = own or (judgements[0] if judgements else {})
     causal = causal_steps(steps)
@@ -84,11 +84,15 @@ def explanation(
             "agent_interactions": _items(steps, agent_interaction, Kind.AGENT_INTERACTION),
             "decisions": _items(steps, statement, Kind.STATEMENT),
             "error_events": [error_event(step) for step in steps if step.event.get("status") == "error"],
-            "state_diff": _state_diff(steps, earlier),
+            "state_diff": _state_diff(steps, earlier_than(document)),
             "outcomes": judgements,
         }
     )
     return {**answer.value, "withheld": answer.withheld}
+
+
+def _nowhere(_entry: str, _version: int) -> None:
+    return None
 
 
 def _kept(document: Document) -> dict[str, int]:
@@ -185,13 +189,13 @@ def _direction(before: float, after: float) -> str:
 
 
 def _outcomes(
-    document: Document, steps: Sequence[Step], attached: Sequence[Document], earlier: Earlier | None
+    document: Document, steps: Sequence[Step], attached: Sequence[Document], earlier_than: Callable[[Document], Earlier]
 ) -> list[dict[str, Any]]:
     """All outcomes of a decision, newest first: its own commit and the records that came later."""
-    found = outcomes_of(document.record_id, steps, earlier)
+    found = outcomes_of(document.record_id, steps, earlier_than(document))
     for other in attached:
         if other.record_id != document.record_id:
-            found += outcomes_of(other.record_id, steps_of(other), earlier)
+            found += outcomes_of(other.record_id, steps_of(other), earlier_than(other))
     return sorted(found, key=lambda item: (item["recorded_at"] or "", item["record_id"]), reverse=True)
 
 

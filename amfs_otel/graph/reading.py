@@ -121,7 +121,7 @@ class Reader:
                 amendments=related.amendments_of(document.record_id),
                 others=[one for one in decisions if one != document.record_id],
                 outcome_ref=text if decisions and document.record_id in decisions else None,
-                earlier=related.earlier_than(document),
+                earlier_than=related.earlier_than,
                 continuation=continuation,
                 before=related.before(continuation),
             )

@@ -494,7 +494,7 @@ def test_confidence_before_from_an_earlier_record():
     change = changed("k", None, 0.5, None, version=2, before_from=None, version_before=None)
     document = writer().document(window("ops", [committed("X", "failure"), change]))
     seen = {("checkout-service/k", 2): (0.64, "an-earlier-record")}
-    found = explanation(document, outcomes=[], earlier=lambda entry, version: seen.get((entry, version)))
+    found = explanation(document, outcomes=[], earlier_than=lambda _: lambda entry, version: seen.get((entry, version)))
     (one,) = found["state_diff"]["confidence_changes"]
     assert (one["before"], one["version_before"], one["before_from"], one["direction"]) == (
         0.64,
@@ -503,7 +503,7 @@ def test_confidence_before_from_an_earlier_record():
         "lowered",
     )
     assert found["outcomes"][0]["confidence_changes"][0]["before"] == 0.64
-    unknown = explanation(document, outcomes=[], earlier=lambda entry, version: None)
+    unknown = explanation(document, outcomes=[], earlier_than=lambda _: lambda entry, version: None)
     assert unknown["state_diff"]["confidence_changes"][0]["before"] is None
 
 
@@ -531,6 +531,21 @@ def test_outcomes_newest_first_with_their_own_changes():
     assert answer["outcome_ref"] == "DEP-500"
     assert answer["decision_summary"] == "Deployed after verifying retry pattern"
     assert explanation(decision, outcomes=[late], outcome_ref="INC-1")["outcome_ref"] == "INC-1"
+
+
+def test_confidence_before_a_late_outcome_is_looked_for_before_that_outcome():
+    """What only the judged decision saw stands before the outcome's record, and not before the decision's own."""
+    one = writer()
+    decision = one.document(deploy_agent())
+    change = changed("rollback", None, 0.9, None, version=2, before_from=None, version_before=None)
+    late = one.document(window("ops", [committed("INC-1", "success", 100.0), change]), kind="outcome")
+    answer = explanation(
+        decision,
+        outcomes=[late],
+        earlier_than=lambda asked: lambda entry, version: (0.85, decision.record_id) if asked is late else None,
+    )
+    (found,) = next(one["confidence_changes"] for one in answer["outcomes"] if one["outcome_ref"] == "INC-1")
+    assert (found["before"], found["direction"], found["before_from"]) == (0.85, "raised", decision.record_id)
 
 
 def test_outcome_of_a_decision_that_committed_none():
