@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,25 @@ import pytest
 
 from tests.backends.jaeger_api import JaegerSpan, JaegerTrace
 from tests.backends.servers import Jaeger, collector_server
-from tests.support.demo_story import CLAUDE, GPT, INSIDE, RECEIPT, ROOTS, STEPS, Sealed, clear_demo, run_demo, sealed
+from tests.support.demo_story import (
+    CLAUDE,
+    GPT,
+    RECEIPT,
+    ROOTS,
+    STEPS,
+    Sealed,
+    clear_demo,
+    names_of,
+    run_demo,
+    sealed,
+    steps_under,
+)
 
 pytestmark = [pytest.mark.backends, pytest.mark.timeout(500)]
 
 ROUTES = ("direct", "collector")
 PROGRAMS = (*STEPS.values(), ())
-"""Names of the spans under each program's root."""
-
-
-def inside(names: Sequence[str]) -> list[str]:
-    """Names of the spans under tools among `names`."""
-    return [INSIDE[name] for name in names if name in INSIDE]
+"""The spans under each program's root."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +75,8 @@ def _arrived(home: Path, jaeger: Jaeger, endpoint: str, service: str) -> Arrived
     finally:
         clear_demo(home)
     traces = [
-        jaeger.await_trace(str(one.trace), spans=len(names) + len(inside(names)) + 2)
-        for one, names in zip(log, PROGRAMS, strict=True)
+        jaeger.await_trace(str(one.trace), spans=len(names_of(steps)) + 2)
+        for one, steps in zip(log, PROGRAMS, strict=True)
     ]
     return Arrived(service, log, traces)
 
@@ -77,20 +84,17 @@ def _arrived(home: Path, jaeger: Jaeger, endpoint: str, service: str) -> Arrived
 def test_services_and_spans(arrived: Arrived, jaeger: Jaeger) -> None:
     assert {arrived.service, "amfs-otel"} <= jaeger.api.services()
     assert len(jaeger.api.traces(arrived.service)) == len(ROOTS)
-    for number, (trace, names) in enumerate(zip(arrived.traces, PROGRAMS, strict=True)):
+    for number, (trace, steps) in enumerate(zip(arrived.traces, PROGRAMS, strict=True)):
         own = [span.name for span in trace.spans if span.service == arrived.service]
-        assert sorted(own) == sorted([ROOTS[number], *names, *inside(names)])
+        assert sorted(own) == sorted([ROOTS[number], *names_of(steps)])
         assert [span.name for span in trace.spans if span.service == "amfs-otel"] == [RECEIPT]
 
 
-def test_every_span_hangs_under_its_root_or_under_a_tool(arrived: Arrived) -> None:
-    for number, trace in enumerate(arrived.traces):
+def test_every_span_hangs_where_it_hung_in_the_program(arrived: Arrived) -> None:
+    for number, (trace, steps) in enumerate(zip(arrived.traces, PROGRAMS, strict=True)):
         root = arrived.root(number)
-        tools = {span.span_id: span.name for span in trace.spans if span.name in INSIDE}
-        under_tools = {tools[str(span.parent_id)]: span.name for span in trace.spans if span.parent_id in tools}
-        assert under_tools == {name: INSIDE[name] for name in tools.values()}
-        others = [span for span in trace.spans if span is not root and span.parent_id not in tools]
-        assert {span.parent_id for span in others} <= {root.span_id}
+        assert steps_under(root.span_id, [span for span in trace.spans if span.name != RECEIPT]) == steps
+        assert arrived.receipt(number).parent_id == root.span_id
         assert root.attributes["amfs.record.id"] == arrived.log[number].record_id
 
 

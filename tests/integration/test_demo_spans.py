@@ -10,16 +10,15 @@ import pytest
 
 from tests.support.demo_story import (
     CHATS,
-    INSIDE,
     RECEIPT,
     ROOTS,
     SPANS,
     STEPS,
     Sealed,
     clear_demo,
-    in_story_order,
     play_demo,
     sealed,
+    steps_under,
 )
 from tests.support.oracle import Finding, check_logs, check_metrics, check_spans, failures
 from tests.support.otlp_decode import LogEvent, Metric, Span
@@ -40,10 +39,6 @@ class Seen:
 
     def roots(self) -> list[Span]:
         return sorted((span for span in self.spans if span.parent_id is None), key=lambda span: span.start_ns)
-
-    def under(self, root: Span) -> list[Span]:
-        found = [span for span in self.spans if span.parent_id == root.span_id]
-        return sorted(found, key=lambda span: span.start_ns)
 
 
 @pytest.fixture(scope="module")
@@ -66,19 +61,17 @@ pytestmark = pytest.mark.timeout(400)
 def test_each_program_leaves_its_root_and_its_steps(seen: Seen) -> None:
     roots = seen.roots()
     assert [root.name for root in roots] == list(ROOTS)
-    steps = [in_story_order(span.name for span in seen.under(root)) for root in roots]
-    assert steps == [*STEPS.values(), ()]
-    inside = {step.name: [span.name for span in seen.under(step)] for root in roots for step in seen.under(root)}
-    assert {name: names for name, names in inside.items() if names} == {name: [one] for name, one in INSIDE.items()}
+    began = sorted(seen.spans, key=lambda span: span.start_ns)
+    assert [steps_under(root.span_id, began) for root in roots] == [*STEPS.values(), ()]
     assert len(seen.spans) == SPANS, "nothing hangs elsewhere"
 
 
 def test_every_span_lies_in_its_roots_trace_and_time(seen: Seen) -> None:
-    for root in seen.roots():
-        for span in seen.under(root):
-            assert span.trace_id == root.trace_id
-            assert root.start_ns <= span.start_ns <= span.end_ns <= root.end_ns
-    assert len({root.trace_id for root in seen.roots()}) == len(ROOTS)
+    roots = {root.trace_id: root for root in seen.roots()}
+    for span in seen.spans:
+        root = roots[span.trace_id]
+        assert root.start_ns <= span.start_ns <= span.end_ns <= root.end_ns
+    assert len(roots) == len(ROOTS)
 
 
 def test_kinds_and_scopes(seen: Seen) -> None:

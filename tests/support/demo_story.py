@@ -3,10 +3,11 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from amfs_otel.demo.playing import LOG, Play
 from amfs_otel.store.embedded import EmbeddedServer
@@ -15,33 +16,61 @@ from amfs_otel.store.postgres import Store
 GPT, CLAUDE = "chat gpt-4o-mini", "chat claude-sonnet-5"
 CHATS = (GPT, CLAUDE)
 RECEIPT = "amfs.record"
-STEPS = {
-    "deploy-agent": ("search_memory", "search_memory", GPT, GPT, "upsert_memory"),
+
+
+class Step(NamedTuple):
+    """A span of the story: its name, and the spans under it in the order in which they begin."""
+
+    name: str
+    below: tuple["Step", ...] = ()
+
+
+STEPS: dict[str, tuple[Step, ...]] = {
+    "deploy-agent": (Step("search_memory"), Step("search_memory"), Step(GPT), Step(GPT), Step("upsert_memory")),
     "review-agent": (
-        "search_memory",
-        "invoke_agent review-agent",
-        CLAUDE,
-        "execute_tool known_risks",
-        "execute_tool sentry_errors",
-        CLAUDE,
-        "execute_tool note_risk",
-        CLAUDE,
+        Step("search_memory"),
+        Step(
+            "invoke_agent review-agent",  # the graph's run, within the decision
+            (
+                Step(CLAUDE),
+                Step("execute_tool known_risks", (Step("search_memory"),)),
+                Step("execute_tool sentry_errors"),
+                Step(CLAUDE),
+                Step("execute_tool note_risk", (Step("upsert_memory"),)),
+                Step(CLAUDE),
+            ),
+        ),
     ),
-    "onboard-agent": ("search_memory", "search_memory", GPT, "upsert_memory"),
+    "onboard-agent": (Step("search_memory"), Step("search_memory"), Step(GPT), Step("upsert_memory")),
 }
-"""Names of the spans under each agent's root, in the order in which they begin; two tools at once begin in either."""
-INSIDE = {"execute_tool known_risks": "search_memory", "execute_tool note_risk": "upsert_memory"}
-"""Names of the spans under those of tools: what a tool asked the memory."""
+"""The spans under each agent's root; two tools at once begin in either order."""
 ROOTS = tuple(f"invoke_agent {agent}" for agent in (*STEPS, "deploy-agent"))
 """The roots in the order in which the programs run: the late outcome is the deploy-agent's, too."""
-SPANS = sum(len(steps) for steps in STEPS.values()) + len(INSIDE) + len(ROOTS)
 
 
-def in_story_order(names: Iterable[str]) -> tuple[str, ...]:
-    """The names with tools that ran at once in the order of `STEPS`."""
-    told = [name for steps in STEPS.values() for name in steps]
-    together = groupby(names, key=lambda name: name.startswith("execute_tool"))
-    return tuple(name for tools, group in together for name in (sorted(group, key=told.index) if tools else group))
+def names_of(steps: Iterable[Step]) -> list[str]:
+    """The names of all spans among and under `steps`."""
+    return [name for step in steps for name in (step.name, *names_of(step.below))]
+
+
+SPANS = sum(len(names_of(steps)) for steps in STEPS.values()) + len(ROOTS)
+
+
+def steps_under(span_id: str, spans: Sequence[Any]) -> tuple[Step, ...]:
+    """What stands under a span; tools that ran at once in the order of `STEPS`.
+
+    Args:
+        span_id: Its id.
+        spans: In the order in which they began; each with `name`, `span_id` and `parent_id`.
+    """
+    told = [name for steps in STEPS.values() for name in names_of(steps)]
+    found = [Step(span.name, steps_under(span.span_id, spans)) for span in spans if span.parent_id == span_id]
+    together = groupby(found, key=lambda step: step.name.startswith("execute_tool"))
+    return tuple(
+        step
+        for tools, group in together
+        for step in (sorted(group, key=lambda one: told.index(one.name)) if tools else group)
+    )
 
 
 @dataclass(frozen=True)
