@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 
 from amfs_otel import guard
 from amfs_otel.assemble.plain_json import canonical_if_plain
-from amfs_otel.assemble.repeated import RepeatedItems
+from amfs_otel.assemble.repeated import LONG, RepeatedItems
 from amfs_otel.capture.content import Masker, cut_between_words, kept_in_ledger
 from amfs_otel.chain.canonical import clean_text, jcs, normalised
 from amfs_otel.chain.jcs import MAX_SAFE_INTEGER
@@ -28,7 +28,6 @@ NOTE_BYTES = 64
 UNREADABLE = "<unreadable>"
 """Stands for a value whose reading failed; the event is kept."""
 
-LONG = 1 << 16
 NAME_LIMIT = 1024
 STRUCTURE_LIMIT = 256
 REMEMBERED_STRUCTURES = 1024
@@ -250,7 +249,7 @@ class Preparer:
     def _json_bytes(self, key: str, value: Any) -> bytes:
         """Masked canonical bytes; most content is plain and without a secret, and is taken as it is."""
         if key in _REPEATED and type(value) is list:
-            text = self._repeated.text(cast("list[Any]", value), self.masker.leaves)
+            text = self._repeated.text(cast("list[Any]", value), self.masker.leaves, self.before_long)
             if text is not None:
                 return text.encode()
         text = canonical_if_plain(value)

@@ -6,6 +6,8 @@ from typing import Any
 
 from amfs_otel.assemble.plain_json import canonical_if_plain
 
+LONG = 1 << 16
+"""What takes long, in characters: making and reading through it costs milliseconds."""
 REMEMBERED_CHARACTERS = 1 << 19
 LONGEST = 1 << 17
 """A longer item is not for here."""
@@ -18,19 +20,24 @@ class RepeatedItems:
         self._texts: dict[bytes, str] = {}
         self._characters = 0
 
-    def text(self, items: list[Any], leaves: Callable[[str], bool]) -> str | None:
+    def text(self, items: list[Any], leaves: Callable[[str], bool], before_long: Callable[[], None]) -> str | None:
         """The text that `canonical_if_plain` gives of `items`; `None` where it gives none, or one to be masked.
 
         Args:
             items: Any values.
             leaves: Whether there is nothing to mask in a text; always the same function.
+            before_long: Called once where the items are `LONG` together.
         """
         texts: list[str] = []
+        room = LONG
         for item in items:
             text = self._text_of(item, leaves)
             if text is None:
                 return None
             texts.append(text)
+            was, room = room, room - len(text)
+            if room < 0 <= was:
+                before_long()
         return f"[{','.join(texts)}]"
 
     def _text_of(self, item: Any, leaves: Callable[[str], bool]) -> str | None:

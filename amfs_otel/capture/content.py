@@ -107,12 +107,14 @@ def _copied(value: Any, depth: int, budget: list[int]) -> Any:
     if fields is not None:
         return _copied(fields, depth, budget)
     ndarray: Any = getattr(sys.modules.get("numpy"), "ndarray", None)
-    is_array = ndarray is not None and issubclass(kind, ndarray)
-    return _array_copied(value, ndarray, depth, budget) if is_array else value
+    return _array_copied(value, ndarray, depth, budget) if kind is ndarray else value
 
 
 def _array_copied(value: Any, ndarray: Any, depth: int, budget: list[int]) -> Any:
-    """A copy of an array of numpy's, of its own class; a large one, of which only the shape is told, is shared."""
+    """A copy of an array of numpy's; a large one, of which only the shape is told, is shared.
+
+    Never of a subclass: what one hides, as a masked array does, would show in the copy.
+    """
     array = ndarray.view(value, ndarray)
     budget[0] -= max(array.size, array.nbytes // 8)
     if budget[0] <= 0:
@@ -127,7 +129,8 @@ def _has_fields(kind: type[Any]) -> bool:
 
 def _model_fields(value: Any) -> dict[str, Any] | None:
     """The fields of a pydantic model, dataclass or namespace, read from its `__dict__`, never through its own code."""
-    if not _has_fields(cast("type[Any]", type(value))):
+    kind = cast("type[Any]", type(value))
+    if kind.__class__.__hash__ is not type.__hash__ or not _has_fields(kind):
         return None
     try:
         fields = dict(object.__getattribute__(value, "__dict__"))

@@ -223,7 +223,7 @@ class WatchedAsyncIterator(Generic[_T]):
 
 
 def watched_generator(inner: Iterator[_T], watch: StreamWatch) -> Generator[_T, None, None]:
-    """A generator in place of `inner`, for libraries whose streams are generators.
+    """A generator in place of `inner`, for libraries whose streams are generators that are only iterated.
 
     One that is collected in the middle is closed by that, so it counts as `closed_early`; one that was never begun is
     `abandoned`.

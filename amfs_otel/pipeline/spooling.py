@@ -243,6 +243,9 @@ class Spooling:
     def after_fork_in_child(self) -> None:
         """Closes inherited descriptors; the parent goes on with the files."""
         self._held = {stream: [] for stream in STREAMS}
+        self._held_bytes = 0
+        self._unsynced.clear()
+        self._refused.clear()
         if self._writer is not None:
             self._writer.after_fork_in_child()
             self._writer = None

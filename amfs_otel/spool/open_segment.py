@@ -149,7 +149,11 @@ class OpenSegment:
         self._frames += frames
 
     def _take_back(self, written: int, wanted: int) -> None:
-        """A write that stopped halfway means a full disk or a file size limit: cut off again what was written."""
+        """A write that stopped halfway means a full disk or a file size limit: cut off again what was written.
+
+        Where even that fails, whole frames of it may stay, and are written to another segment once more: what they hold
+        is known by its id, so a reader takes it once.
+        """
         try:
             os.ftruncate(self._descriptor, self.size)
         except OSError:

@@ -108,9 +108,11 @@ def _settings(*sources: Mapping[str, Any]) -> Json:
 
 def _snapshot_from_message(message: Any) -> Any:
     """The fields of a message. Only what is shown and may change is copied: that is where the time goes."""
+    if isinstance(message, str):
+        return message
     own = getattr(message, "__dict__", None)
     if type(own) is not dict:
-        return message if isinstance(message, str) else {}
+        return {}
     fields: Json = own.copy()  # pyright: ignore[reportUnknownVariableType]
     if type(fields.get("content")) is not str:
         fields["content"] = capture.snapshot(fields.get("content"))

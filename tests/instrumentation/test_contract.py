@@ -220,10 +220,16 @@ def _raises(*_args: Any, **_kwargs: Any) -> Any:
     raise ValueError("a mapping of ours")
 
 
+def _raises_in_turn(*_args: Any, **_kwargs: Any) -> Any:
+    raise ValueError("a mapping of ours")
+    yield
+
+
 def break_mapping(mapping: FunctionType, monkeypatch: pytest.MonkeyPatch) -> None:
     """Has a function raise for whoever holds it and under whatever name, at a place of its own."""
     place = mapping.__code__
-    code = _raises.__code__.replace(co_filename=place.co_filename, co_firstlineno=place.co_firstlineno)
+    broken = _raises_in_turn if inspect.isgeneratorfunction(mapping) else _raises
+    code = broken.__code__.replace(co_filename=place.co_filename, co_firstlineno=place.co_firstlineno)
     monkeypatch.setattr(mapping, "__code__", code)
 
 

@@ -674,3 +674,11 @@ async def contract_calls(_request: pytest.FixtureRequest) -> AsyncIterator[Seque
 
 
 CONTRACT = Contract(contract_calls, ("_langchain_messages",))
+
+
+def test_a_prompt_of_a_class_of_its_own_is_the_text_that_it_is(captured: Captured) -> None:
+    class Prompt(str):  # noqa: SLOT000  an application's
+        """A text as templates of applications make them; it can have attributes."""
+
+    FakeListLLM(responses=["a"]).generate([Prompt("What holds?")])
+    assert "What holds?" in str(only(captured, Kind.LLM_CALL)["input_messages"])

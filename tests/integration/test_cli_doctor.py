@@ -107,7 +107,10 @@ def test_another_distribution_that_owns_our_name(cli: Cli, tmp_path: Path) -> No
     folder = tmp_path / "site" / "amfs_pro-1.0.dist-info"
     folder.mkdir(parents=True)
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: amfs-pro\nVersion: 1.0\n", encoding="utf-8")
-    (folder / "RECORD").write_text("amfs_otel/__init__.py,,\namfs_otel/pro.py,,\n", encoding="utf-8")
+    (folder / "RECORD").write_text("amfs_otel/pro.py,,\n", encoding="utf-8")
+    # Beside ours, whose package it does not hide.
+    (folder.parent / "amfs_otel").mkdir()
+    (folder.parent / "amfs_otel" / "pro.py").write_text("", encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "amfs_otel", "doctor", "--json"],
         env={**os.environ, "PYTHONPATH": str(folder.parent)}, capture_output=True, text=True, check=False, timeout=60,

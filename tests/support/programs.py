@@ -47,11 +47,22 @@ class Ran:
     exit_s: float
 
 
+FORK_IS_TOLD = "ignore:This process:DeprecationWarning"
+"""Since 3.12 Python warns whoever forks a process with threads; OpenTelemetry's exporters are some, as our worker is."""
+
+
 def environment(state: Path, **settings: str) -> dict[str, str]:
     """The environment of a program: this machine's, our settings, no exporter."""
     none = {f"OTEL_{kind}_EXPORTER": "none" for kind in ("TRACES", "METRICS", "LOGS")}
     path = os.pathsep.join([str(ROOT), str(ROOT / "instrumentation")])
-    return {**os.environ, **none, "AMFS_OTEL_STATE_DIR": str(state), "PYTHONPATH": path, **settings}
+    return {
+        **os.environ,
+        **none,
+        "AMFS_OTEL_STATE_DIR": str(state),
+        "PYTHONPATH": path,
+        "PYTHONWARNINGS": FORK_IS_TOLD,
+        **settings,
+    }
 
 
 def started(program: str, state: Path, *, under: tuple[str, ...] = (), **settings: str) -> subprocess.Popen[str]:

@@ -29,6 +29,6 @@ LEFT JOIN LATERAL (
     ) AS small
     UNION ALL
     SELECT true, octet_length(bytes), ARRAY[number], ARRAY[salt], ARRAY[bytes] FROM ONLY amfs_otel.part
-    WHERE record = r.id AND (number > 64 OR octet_length(bytes) > %(inline_bytes)s)
+    WHERE record = r.id AND number IS NOT NULL AND (number > 64 OR octet_length(bytes) > %(inline_bytes)s)
 ) AS p ON %(parts)s
 ORDER BY e.sequence_number

@@ -39,6 +39,10 @@ BEGIN
         END IF;
     END LOOP;
 
+    IF to_regrole('amfs_otel_writer') IS NOT NULL AND to_regproc('amfs_otel.store_record') IS NOT NULL THEN
+        GRANT EXECUTE ON FUNCTION amfs_otel.store_record TO amfs_otel_writer;
+    END IF;
+
     FOREACH role IN ARRAY ARRAY['writer', 'sealer', 'eraser', 'verifier', 'reader'] LOOP
         CONTINUE WHEN to_regrole('amfs_otel_' || role) IS NULL;
         EXECUTE format('GRANT USAGE ON SCHEMA amfs_otel TO %I', 'amfs_otel_' || role);

@@ -25,23 +25,27 @@ def nothing_to_mask(_: str) -> bool:
     return True
 
 
+def is_short() -> None:
+    raise AssertionError("these items do not take long")
+
+
 @given(_ITEMS)
 def test_the_first_time_and_every_other_time(items: list[Any]) -> None:
     known = RepeatedItems()
     expected = canonical_if_plain(items)
-    assert [known.text(items, nothing_to_mask) for _ in range(3)] == [expected] * 3
+    assert [known.text(items, nothing_to_mask, is_short) for _ in range(3)] == [expected] * 3
 
 
 def test_equal_values_of_other_types_are_other_items() -> None:
     known = RepeatedItems()
-    assert [known.text([item], nothing_to_mask) for item in (1, True, "1", [1], 1.5)] == [
+    assert [known.text([item], nothing_to_mask, is_short) for item in (1, True, "1", [1], 1.5)] == [
         "[1]",
         "[true]",
         '["1"]',
         "[[1]]",
         "[1.5]",
     ]
-    assert known.text([(1,)], nothing_to_mask) is None
+    assert known.text([(1,)], nothing_to_mask, is_short) is None
 
 
 def test_what_is_looked_at_for_secrets_is_looked_at_once() -> None:
@@ -54,16 +58,28 @@ def test_what_is_looked_at_for_secrets_is_looked_at_once() -> None:
     known = RepeatedItems()
     old, new, secret = {"text": "old"}, {"text": "new"}, {"text": "sk-"}
     for items in ([old], [old, new], [old, new, secret], [old, new, secret]):
-        known.text(items, leaves)
+        known.text(items, leaves, is_short)
     assert looked == ['{"text":"old"}', '{"text":"new"}', '{"text":"sk-"}', '{"text":"sk-"}']
-    assert known.text([old, secret], leaves) is None
+    assert known.text([old, secret], leaves, is_short) is None
+
+
+def test_what_takes_long_is_told_once_and_before_its_end() -> None:
+    known = RepeatedItems()
+    items, told, looked = [{"text": f"{number:40000}"} for number in range(4)], list[int](), list[str]()
+
+    def leaves(text: str) -> bool:
+        looked.append(text)
+        return True
+
+    assert known.text(items, leaves, lambda: told.append(len(looked))) == canonical_if_plain(items)
+    assert told == [2], "as the second item is made"
 
 
 def test_no_more_is_remembered_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeated, "REMEMBERED_CHARACTERS", 1000)
     known = RepeatedItems()
     for number in range(100):
-        assert known.text([f"{number:100}"], nothing_to_mask) == f'["{number:100}"]'
+        assert known.text([f"{number:100}"], nothing_to_mask, is_short) == f'["{number:100}"]'
         assert sum(len(key) + len(text) for key, text in known._texts.items()) <= 1000
 
 

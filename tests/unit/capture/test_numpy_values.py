@@ -120,3 +120,8 @@ def test_many_arrays_are_not_all_copied() -> None:
     tracemalloc.stop()
     assert len(copied) == 200
     assert peak_bytes < 400_000
+
+
+def test_what_a_subclass_hides_is_not_copied_out_of_it() -> None:
+    masked: Any = np.ma.array([1, 999, 3], mask=[0, 1, 0])
+    assert snapshot({"x": masked})["x"] is masked
