@@ -26,7 +26,13 @@ PROBE_S = 0.5
 LEAST_S = 0.1
 """For each signal, however little of the exit time is left."""
 _OTLP = "opentelemetry.exporter.otlp"
-_NO_NEWS = ("Exporter already shutdown", "Can't shutdown multiple times")
+_NO_NEWS = (
+    "Exporter already shutdown",
+    "Can't shutdown multiple times",
+    "Failed to export",
+    "Shutdown in progress",
+    "Transient error",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,5 +180,5 @@ def _give_up(way: _Way, why: str) -> None:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """What an exporter or a reader says when its provider shuts it down once more is none."""
+    """What an exporter or a reader that was given up says of that, or when it is shut down once more, is none."""
     return not record.getMessage().startswith(_NO_NEWS)
