@@ -29,7 +29,9 @@ _OTLP = "opentelemetry.exporter.otlp"
 _NO_NEWS = (
     "Exporter already shutdown",
     "Can't shutdown multiple times",
-    "Failed to export",
+    "Failed to export metrics",
+    "Failed to export spans",
+    "Failed to export traces",
     "Shutdown in progress",
     "Transient error",
 )

@@ -133,6 +133,7 @@ def ended(tmp_path: Path, protocol: str, endpoint: str, program: str, **environm
             "AMFS_OTEL_STATE_DIR": str(tmp_path / "state"),
             "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
             "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
+            "OTEL_BSP_SCHEDULE_DELAY": "60000",  # nothing is sent before the end, however slow the machine
             **environment,
         },
         capture_output=True,
