@@ -4,15 +4,15 @@ A patch is imported with its target and not before, and records are shown and ex
 here is data: what triggers the patch, how spans and metrics look where a library has conventions of its own, and who
 else instruments it. What a call means as an event is said by the patch.
 
-Only the standard library is imported: this module is loaded at the start of every instrumented process.
+Only the standard library is imported: this module is loaded at the start of every instrumented process. Its rows are
+named tuples, which are made in half the time of dataclasses.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Duration:
+class Duration(NamedTuple):
     """The histogram of how long steps take, in seconds.
 
     Attributes:
@@ -26,8 +26,7 @@ class Duration:
     buckets: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Conventions:
+class Conventions(NamedTuple):
     """How the steps of a library look as spans and in metrics, where that differs from what their kinds look like.
 
     Attributes:
@@ -47,8 +46,7 @@ class Conventions:
     measured_by: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Instrumentor:
+class Instrumentor(NamedTuple):
     """An instrumentor of another vendor.
 
     Attributes:
@@ -62,8 +60,7 @@ class Instrumentor:
     afterwards: tuple[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(NamedTuple):
     """A library that we know.
 
     Attributes:
@@ -85,7 +82,7 @@ class Library:
     hears: str | None = None
     framework: bool = False
     conventions: Conventions | None = None
-    beside: tuple[Instrumentor, ...] = field(default=())
+    beside: tuple[Instrumentor, ...] = ()
 
 
 _MCP_BUCKETS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)

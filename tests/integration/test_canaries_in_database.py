@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -44,10 +45,9 @@ def columns(dsn: str) -> dict[str, str]:
     return found
 
 
-def record(state: Path, ledger: Ledger, content: LedgerContent, *stories: Marked) -> None:
-    """Each of `stories` as a session of its own: recorded, delivered, sealed and projected."""
-    guard.reset()
-    settings = Settings(
+def agent_settings(state: Path, ledger: Ledger, **more: Any) -> Settings:
+    """Those of an agent that delivers to `ledger`."""
+    return Settings(
         state,
         program="p",
         sigterm=False,
@@ -55,8 +55,14 @@ def record(state: Path, ledger: Ledger, content: LedgerContent, *stories: Marked
         dsn=ledger.dsn,
         log=ledger.log,
         signing_key=f"hex:{ledger.writer_key.secret.hex()}",
-        ledger_content=content,
+        **more,
     )
+
+
+def record(state: Path, ledger: Ledger, content: LedgerContent, *stories: Marked) -> None:
+    """Each of `stories` as a session of its own: recorded, delivered, sealed and projected."""
+    guard.reset()
+    settings = agent_settings(state, ledger, ledger_content=content)
     started = pipeline.start(settings)
     assert started is not None
     try:

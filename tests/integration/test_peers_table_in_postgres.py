@@ -12,10 +12,10 @@ import pytest
 from amfs_otel import api, guard, instrumentor, pipeline
 from amfs_otel.chain.canonical import jcs
 from amfs_otel.demo.model_server import ModelServer
-from amfs_otel.settings import LedgerContent, Settings
+from amfs_otel.settings import LedgerContent
 from tests.instrumentation.peers_calls import SECRET, odd_calls, secret_calls
 from tests.integration.ledgers import Ledger
-from tests.integration.test_canaries_in_database import columns
+from tests.integration.test_canaries_in_database import agent_settings, columns
 from tests.support.programs import ran
 from tests.support.spooled import all_bytes
 
@@ -27,16 +27,7 @@ ROW_LIMIT_BYTES = 64_000
 def recording(state: Path, ledger: Ledger, **more: Any) -> Iterator[None]:
     """What is done inside is captured by default settings and `more`, delivered to `ledger` and sealed there."""
     guard.reset()
-    settings = Settings(
-        state,
-        program="p",
-        sigterm=False,
-        receipts=False,
-        dsn=ledger.dsn,
-        log=ledger.log,
-        signing_key=f"hex:{ledger.writer_key.secret.hex()}",
-        **more,
-    )
+    settings = agent_settings(state, ledger, **more)
     started = pipeline.start(settings)
     assert started is not None
     try:
