@@ -14,6 +14,7 @@ from amfs_otel import capture, guard, instrumentor
 from amfs_otel.capture.ambient import current_run, explicit_session, last_memory
 from amfs_otel.capture.content import Masker
 from amfs_otel.capture.metrics import ClientMetrics
+from amfs_otel.capture.requests import open_request
 from amfs_otel.capture.runtime import Capture
 from amfs_otel.settings import Settings
 from tests.instrumentation.recording import Captured, MemorySink
@@ -39,6 +40,7 @@ def captured_with(tmp_path: Path) -> Iterator[Callable[..., Captured]]:
     capture.uninstall()
     capture.set_explainer(None)
     guard.reset()
+    assert open_request() is None, "this request would take in the events of the next tests: run it in a context"
 
 
 @pytest.fixture

@@ -180,8 +180,12 @@ def test_a_request_whose_body_is_never_closed_takes_in_no_other(agent: Agent, ca
         return _Body()
 
     app.wsgi_app = forgetful  # pyright: ignore[reportAttributeAccessIssue]
-    for number in range(3):
-        bodies.append(app(number, None))  # pyright: ignore[reportArgumentType]
+
+    def serve() -> None:
+        for number in range(3):
+            bodies.append(app(number, None))  # pyright: ignore[reportArgumentType]
+
+    contextvars.copy_context().run(serve)
     assert [questions(trace) for trace in captured.close()] == [[f"question-{n}-plan"] for n in range(3)]
 
 
