@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 OUTCOME_TYPES = ("success", "minor_failure", "failure", "critical_failure")
 NEWEST = 1000
 """Among so many of the newest decisions a word is looked for that is like the one that was typed."""
-NAMED = {"agent_id": "agent", "session_id": "session", "outcome": "outcome's type", "outcome_ref": "outcome ref"}
+NAMED = {
+    "agent": ("agent_id", "agent"),
+    "session": ("session_id", "session"),
+    "outcome": ("outcome", "outcome's type"),
+    "ref": ("outcome_ref", "outcome ref"),
+}
+"""Fields of a `ListFilter` whose words may be mistyped → the column in the answer, and what it is called."""
 
 RefOrId = Annotated[
     str,
@@ -172,28 +178,17 @@ def _say_why_none(dsn: str | None, log: str | None, wanted: "ListFilter") -> Non
             others = ", ".join(name for name in opened.store.logs() if name != settings.log)
             tell(f"the log {settings.log} holds no decisions" + (f"; logs here: {others}" if others else ""))
             return
-        given = {
-            "agent_id": wanted.agent,
-            "session_id": wanted.session,
-            "outcome": wanted.outcome,
-            "outcome_ref": wanted.ref,
-        }
-        asked = {key: word for key, word in given.items() if word is not None}
-        if not asked:
+        given = {field: word for field in NAMED if (word := getattr(wanted, field)) is not None}
+        alone = {field: reader.list(replace(ListFilter(limit=1), **{field: word})) for field, word in given.items()}
+        if all(alone.values()):
             return
-        alone = {
-            "agent_id": ListFilter(limit=1, agent=wanted.agent),
-            "session_id": ListFilter(limit=1, session=wanted.session),
-            "outcome": ListFilter(limit=1, outcome=wanted.outcome),
-            "outcome_ref": ListFilter(limit=1, ref=wanted.ref),
-        }
-        asked = {key: word for key, word in asked.items() if not reader.list(alone[key])}
-        rows = reader.list(replace(wanted, agent=None, session=None, outcome=None, ref=None, limit=NEWEST))
-    for key, word in asked.items():
-        known = {*(OUTCOME_TYPES if key == "outcome" else ()), *(row[key] for row in rows if row[key])}
+        rows = reader.list(replace(wanted, **dict.fromkeys(NAMED), limit=NEWEST))
+    for field in (field for field, found in alone.items() if not found):
+        word, (column, named) = given[field], NAMED[field]
+        known = {*(OUTCOME_TYPES if field == "outcome" else ()), *(row[column] for row in rows if row[column])}
         meant = _meant(word, known)
         if meant is not None:
-            tell(f"no {NAMED[key]} is {word[:40]!r}; did you mean {meant}?")
+            tell(f"no {named} is {word[:40]!r}; did you mean {meant}?")
 
 
 def _meant(word: str, known: "Collection[str]") -> str | None:

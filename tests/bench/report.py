@@ -5,9 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import os
 import platform
+import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+
+from tests.bench.processes import ROOT
+from tests.bench.remedies import remedy
 
 METHOD = """\
 Ratios, measured side by side in one run on one machine; absolute figures are that machine's. The **floor** is one span
@@ -113,7 +117,9 @@ def page(sections: Sequence[Section], *, names: Sequence[str], quick: bool, load
     """
     figures = [figure for section in sections for figure in section.figures]
     missed = [
-        f"{figure.what} ({figure.row[1]}, bar {figure.row[2]})" for figure in figures if "missed" in figure.verdict
+        f"{figure.what} ({figure.row[1]}, bar {figure.row[2]}). {remedy(figure.what)}"
+        for figure in figures
+        if "missed" in figure.verdict
     ]
     met = sum(figure.verdict == "met" for figure in figures)
     parts = [
@@ -121,7 +127,8 @@ def page(sections: Sequence[Section], *, names: Sequence[str], quick: bool, load
         f"<!-- Written by `make bench`{' (--quick)' if quick else ''}; parts: {', '.join(names)}. -->",
         METHOD.strip(),
         _machine(load) + (" A quick run: few rounds, so good to a quarter only." if quick else ""),
-        f"Of {met + len(missed)} bars {met} are met" + (", these are missed:" if missed else "."),
+        f"Of {met + len(missed)} bars {met} are met"
+        + (", these are missed, each with what would have to change:" if missed else "."),
     ]
     if missed:
         parts.append("\n".join(f"- {text}" for text in missed))
@@ -134,8 +141,16 @@ def _machine(load: tuple[float, float]) -> str:
     versions = ", ".join(f"{name} {found}" for name in _PACKAGES if (found := _version(name)) is not None)
     return (
         f"Measured {day} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores, load average "
-        f"{load[0]:.1f} before and {load[1]:.1f} after; Python {platform.python_version()}, {versions}."
+        f"{load[0]:.1f} before and {load[1]:.1f} after; commit {_commit()}; Python {platform.python_version()}, {versions}."
     )
+
+
+def _commit() -> str:
+    describe = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        return subprocess.run(describe, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
 
 
 def _version(name: str) -> str | None:
