@@ -6,6 +6,7 @@ import cProfile
 
 import pytest
 
+from tests.bench import remedies
 from tests.bench.adapters import PEERS
 from tests.bench.environments import pins
 from tests.bench.processes import Cost, Process, Variant, WorkerError
@@ -29,15 +30,20 @@ def test_a_figure_is_judged_by_its_bar(value: float | None, bar: float | None, a
     assert Figure("what", value, "ms", bar, at_least).verdict == verdict
 
 
-def test_the_page_names_what_missed_its_bar_and_what_could_not_be_measured() -> None:
+def test_the_page_names_what_missed_its_bar_why_and_what_could_not_be_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remedies, "REMEDIES", {"ch": "Of all that begin so.", "chat": "Less work."})
     slow, failed = (
-        Section("Calls", [Figure("chat", 3.0, "ms", 2.5)]),
+        Section("Calls", [Figure("chat", 3.0, "ms", 2.5), Figure("other", 1.0, "ms", 0.5)]),
         Section("Memory", remarks=["**Not measured**: x"]),
     )
 
     text = page([slow, failed], names=["calls", "memory"], quick=False, load=(0.0, 0.0))
 
-    assert "Of 1 bars 0 are met, these are missed:\n\n- chat (3.00 ms, bar ≤ 2.50 ms)" in text
+    assert "Of 2 bars 0 are met, these are missed, each with what would have to change:\n\n" in text
+    assert "- chat (3.00 ms, bar ≤ 2.50 ms). Less work.\n" in text
+    assert "- other (1.00 ms, bar ≤ 0.50 ms). What would have to change has not been looked for.\n" in text
     assert "| chat | 3.00 ms | ≤ 2.50 ms | **missed** |  |" in text
     assert "**Not measured**: x" in text
 
