@@ -256,7 +256,10 @@ async def many_rounds(calls: Sequence[Call]) -> tuple[list[list[Any]], list[floa
 
 
 def shapes_of(captured: Captured) -> list[tuple[str, str | None, list[str]]]:
-    """Kind, status and names of the fields of every event, in the order of their beginnings."""
+    """Kind, status and names of the fields of every event, in the order of their beginnings.
+
+    Events of one round may change places: langgraph writes its checkpoints in threads.
+    """
     events = sorted((event for trace in captured.close() for event in trace["events"]), key=lambda event: event["seq"])
     return [(event["kind"], event.get("status"), sorted(event)) for event in events]
 
@@ -310,5 +313,5 @@ async def test_a_mapping_that_raises_on_every_call_is_switched_off_and_the_appli
         first, off = [record.getMessage() for record in caplog.records if record.name.startswith("amfs_otel")]
         assert f"internal error in {name} ({counted[name]['cause']})" in first
         assert f"patch {name} switched itself off after {guard.LIMIT} internal errors" in off
-        assert shapes_of(captured)[: len(healthy)] == healthy, where
+        assert sorted(shapes_of(captured)[: len(healthy)], key=repr) == sorted(healthy, key=repr), where
     assert len(reached) >= (2 if library.reports else 1), reached

@@ -41,7 +41,7 @@ VALUES: dict[str, Callable[[], Any]] = {
     "a text": lambda: np.str_("\ud800"),
     "bytes": lambda: np.bytes_(b"\xff"),
     "a date": lambda: np.datetime64("2026-11-30T23:00:00.000000001"),
-    "no date": lambda: np.datetime64("NaT"),
+    "no date": lambda: np.datetime64("NaT", "s"),
     "a complex number": lambda: np.complex128(1, np.nan),
     "without a dimension": lambda: np.array(7),
     "without a dimension, of objects": lambda: np.array({"a": [1]}, dtype=object),
