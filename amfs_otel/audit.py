@@ -8,8 +8,9 @@ from typing import Any, Literal
 from amfs_otel import spool
 from amfs_otel.chain.findings import Finding, Verdict, worst
 from amfs_otel.chain.keys import KeyRing
+from amfs_otel.chain.record import Record
 from amfs_otel.chain.trust import Trust
-from amfs_otel.chain.verification import Verification
+from amfs_otel.chain.verification import StoredEntry, Verification
 from amfs_otel.chain.verify import LogVerifier
 from amfs_otel.errors import AmfsOtelError, ConfigurationError
 from amfs_otel.settings import Settings
@@ -20,6 +21,9 @@ from amfs_otel.store.postgres import PostureFact, Store
 Level = Literal["full", "headers"]
 Progress = Callable[[int, int], None]
 """Called now and then with (entries checked, entries to check)."""
+
+Copy = Callable[[StoredEntry | Record], None]
+"""Called with each entry in order, then with each record that has none."""
 
 _STEP = 100
 
@@ -99,6 +103,7 @@ def audit(
     scope: Scope,
     *,
     progress: Progress = lambda _done, _total: None,
+    copy: Copy = lambda _seen: None,
 ) -> Audit:
     """Verifies the log of `settings`. Writes nothing and drains nothing.
 
@@ -108,6 +113,7 @@ def audit(
         keys: The keys held.
         scope: What is to be verified.
         progress: Told how far it is.
+        copy: Given all that was read.
 
     Raises:
         ConfigurationError: The range holds no entry.
@@ -117,7 +123,7 @@ def audit(
     verifier = LogVerifier(settings.log, keys, scope.trust, level=scope.level, now_ns=time.time_ns(), first=scope.first)
     readable = store is not None and _findings(store, verifier)
     if store is not None and readable:
-        _feed(store, verifier, scope, progress)
+        _feed(store, verifier, scope, progress, copy)
     verification = verifier.finish()
     if scope.require_anchor and verification.checked.entries:
         verification = _anchored(verification, scope)
@@ -136,7 +142,7 @@ def _findings(store: Store, verifier: LogVerifier) -> bool:
     return not [one for one in found if one.code != "EMPTY_STORE"] and store.schema_state().present
 
 
-def _feed(store: Store, verifier: LogVerifier, scope: Scope, progress: Progress) -> None:
+def _feed(store: Store, verifier: LogVerifier, scope: Scope, progress: Progress, copy: Copy) -> None:
     with store.reading():
         head = store.head()
         end = head.sequence_number if head is not None else -1
@@ -149,12 +155,14 @@ def _feed(store: Store, verifier: LogVerifier, scope: Scope, progress: Progress)
             store.stored_entries(scope.first, scope.last, parts=scope.level == "full"), start=1
         ):
             verifier.feed(stored)
+            copy(stored)
             if count % _STEP == 0:
                 progress(count, total)
         progress(max(total, 0), max(total, 0))
         if scope.last is None:
             for record, stored_at in store.unsealed():
                 verifier.unsealed(record, stored_at)
+                copy(record)
 
 
 def _anchored(verification: Verification, scope: Scope) -> Verification:

@@ -14,6 +14,7 @@ from amfs_otel.chain.hashes import CONTENT_DOMAIN, SIGNATURE_DOMAIN, part_commit
 from amfs_otel.chain.header import HEADER_COLUMNS, Header, guessed_header, read_header
 from amfs_otel.chain.keys import VerifyingKey
 from amfs_otel.chain.record import Record
+from amfs_otel.chain.verification import shown_column
 from amfs_otel.errors import FormatError, VerificationError
 
 _NOTHING: tuple[Finding, ...] = ()
@@ -86,7 +87,7 @@ def column_findings(
 
     Args:
         columns: By the names of the entry's members, then of the header's; ``entry_log`` and ``record_id`` avoid a
-            clash. Bytes are taken as hex, UUIDs and other objects as their text.
+            clash.
         fields: The entry.
         header: The record's header, None if there is no record: its columns are not compared.
         at: Sequence number.
@@ -105,9 +106,7 @@ def column_findings(
             if header is None and name in HEADER_COLUMNS:
                 continue
             raise VerificationError("the store shows a column that the format does not know", where=name)
-        shown = value.hex() if isinstance(value, bytes | memoryview) else value
-        if shown is not None and not isinstance(shown, int):
-            shown = str(shown)
+        shown = shown_column(value)
         if shown != signed[name]:
             message = f"The column {name} does not show what was signed."
             record_id = header.record_id if header is not None else None

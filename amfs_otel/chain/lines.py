@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from amfs_otel.chain.entry import Entry
 from amfs_otel.chain.record import Part, Record
-from amfs_otel.chain.verification import StoredEntry
+from amfs_otel.chain.verification import StoredEntry, shown_column
 from amfs_otel.errors import FormatError
 
 
@@ -27,7 +27,7 @@ def line_from_entry(stored: StoredEntry) -> str:
         "record": None if stored.record is None else _record_members(stored.record),
     }
     if stored.columns is not None:
-        members["columns"] = dict(stored.columns)
+        members["columns"] = {name: shown_column(value) for name, value in stored.columns.items()}
     return _line(members)
 
 

@@ -25,6 +25,13 @@ class StoredEntry:
     columns: Mapping[str, object] | None = None
 
 
+def shown_column(value: object) -> str | int | None:
+    """What a column shows, as the format writes it: bytes as hex, UUIDs and other objects as their text."""
+    if isinstance(value, bytes | memoryview):
+        return value.hex()
+    return value if value is None or isinstance(value, int) else str(value)
+
+
 @dataclass(slots=True)
 class Coverage:
     """How far a verification reaches. Sequence numbers are inclusive; None = nothing.

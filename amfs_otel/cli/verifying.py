@@ -1,5 +1,6 @@
 """`verify`: is the log what was recorded?"""
 
+import os
 import sys
 import time
 from contextlib import AbstractContextManager, contextmanager
@@ -8,15 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from amfs_otel.cli.failure import command, tell
+from amfs_otel.cli.failure import UsageError, command, tell
 from amfs_otel.cli.options import AsJson, Dsn, Log
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from amfs_otel.audit import Audit, Progress
+    from amfs_otel.audit import Audit, Copy, Progress
     from amfs_otel.chain.findings import Finding
+    from amfs_otel.chain.record import Record
     from amfs_otel.chain.trust import Trust
+    from amfs_otel.chain.verification import StoredEntry
     from amfs_otel.store.postgres import Store
 
 SHOWN_FINDINGS = 50
@@ -50,6 +53,14 @@ def verify(
     require_anchor: Annotated[
         bool, typer.Option("--require-anchor", help="CANNOT_JUDGE where no checkpoint outside covers an entry.")
     ] = False,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the log there as JSON lines, texts and all: examples/verify_offline.py judges it without us.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
     dsn: Dsn = None,
     log: Log = None,
@@ -62,11 +73,14 @@ def verify(
     from amfs_otel.drain.open_store import open_as_it_is
     from amfs_otel.spool import StateDirectory
 
+    if save is not None and (level != "full" or first or last is not None):
+        raise UsageError("only a whole log can be saved", where="--save", expected="no --level, --from and --to")
     settings = settings_for(dsn, log)
     scope = Scope(level, first, last, require_anchor, _trust(trust))
     keys = key_ring(settings, StateDirectory(settings.state_dir))
-    with open_as_it_is(settings) as opened, _progress() as progress:
-        done = audit(opened.store if opened is not None else None, settings, keys, scope, progress=progress)
+    with open_as_it_is(settings) as opened, _progress() as progress, _saved(save) as copy:
+        store = opened.store if opened is not None else None
+        done = audit(store, settings, keys, scope, progress=progress, copy=copy)
         others = _other_logs(opened.store) if opened is not None and not done.verification.checked.entries else ""
     if as_json:
         write_json(done.to_dict())
@@ -96,6 +110,31 @@ def _trust(path: Path | None) -> "Trust | None":
         ) from None
     except FormatError:
         raise ConfigurationError("is no trust file", where=str(path), hint=_TRUST_HINT) from None
+
+
+@contextmanager
+def _saved(path: Path | None) -> "Generator[Copy]":
+    """Writes what it is called with into a new file that is its user's alone; without a path it writes nothing."""
+    from amfs_otel.chain.lines import line_from_entry, line_from_record
+    from amfs_otel.chain.record import Record
+    from amfs_otel.errors import ConfigurationError
+
+    if path is None:
+        yield lambda _seen: None
+        return
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+
+            def copy(seen: "StoredEntry | Record") -> None:
+                file.write(line_from_record(seen) if isinstance(seen, Record) else line_from_entry(seen))
+                file.write("\n")
+
+            yield copy
+    except OSError as error:
+        raise ConfigurationError(
+            "the log cannot be saved there",
+            where=str(path), got=error.strerror, hint="Name a file that is not there yet, in a directory with room.",
+        ) from None  # fmt: skip
 
 
 def _progress() -> "AbstractContextManager[Progress]":

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,6 +136,36 @@ def test_a_tail_that_was_cut_off_cannot_be_seen_and_verify_says_so(cli: Cli, rec
     deleted = next(forgery for forgery in FORGERIES if forgery.name == "deleted")
     called = _verified_copy(cli, recorded, deleted, head)
     assert (called.code, called.json["coverage"]["unanchored_tail"]) == (0, head)
+
+
+def test_a_saved_log_is_judged_without_us(cli: Cli, recorded: Path, tmp_path: Path) -> None:
+    cli.answer("list")
+    offline = [sys.executable, "-I", str(Path(__file__).parents[2] / "examples" / "verify_offline.py"), "--json"]
+    for key in sorted((recorded / "keys").glob("*.key")):
+        offline += ["--key-file", str(key)]
+
+    def judged(saved: Path) -> dict[str, Any]:
+        done = subprocess.run([*offline, str(saved)], capture_output=True, text=True, timeout=60)
+        assert done.stdout, done.stderr
+        return json.loads(done.stdout)
+
+    saved = tmp_path / "log.jsonl"
+    ours = cli.answer("verify", "--save", str(saved))
+    theirs = judged(saved)
+    assert (theirs["verdict"], theirs["checked"]) == ("INTACT", ours["checked"])
+    assert saved.stat().st_mode & 0o777 == 0o600
+
+    dsn, altered = EmbeddedServer(recorded).ensure(), next(one for one in FORGERIES if one.name == "altered")
+    assert dsn is not None
+    with copies(dsn) as copier:
+        cli("verify", "--save", str(tmp_path / "forged.jsonl"), "--dsn", copier.forged(altered, "default", 1))
+    assert judged(tmp_path / "forged.jsonl")["verdict"] == "TAMPERED"
+
+    again = cli("verify", "--save", str(saved))
+    assert (again.code, again.out) == (2, "")
+    assert str(saved) in again.err
+    assert cli("verify", "--save", str(tmp_path / "part.jsonl"), "--from", "1").code == 2
+    assert not (tmp_path / "part.jsonl").exists()
 
 
 def _verified_copy(cli: Cli, state: Path, forgery: Forgery, at: int) -> Called:
