@@ -49,8 +49,9 @@ def _context_key(trace_id: int) -> Hashable:
         return trace_id
     asyncio = sys.modules.get("asyncio")
     running = getattr(asyncio, "_get_running_loop", None)  # missing while another thread imports asyncio
-    if asyncio is not None and running is not None and running() is not None:
-        task = asyncio.current_task()
+    loop = running() if running is not None else None
+    if asyncio is not None and loop is not None:
+        task = asyncio.current_task(loop)  # without it, it is looked up once more
         if task is not None:
             # An id() would be reused by the next request's task; a reference equals no other task's. It keeps the hash
             # that it is asked for while the task lives.

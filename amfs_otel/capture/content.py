@@ -19,9 +19,10 @@ import functools
 import re
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
+from types import MemberDescriptorType, SimpleNamespace
 from typing import Any, cast
 
 from amfs_otel import guard
@@ -127,15 +128,34 @@ def _has_fields(kind: type[Any]) -> bool:
     return kind is SimpleNamespace or any(hasattr(kind, mark) for mark in _MODEL_MARKS)
 
 
+@functools.lru_cache(256)
+def _slots(kind: type[Any]) -> tuple[tuple[str, MemberDescriptorType], ...]:
+    """The fields of a dataclass that are slots, those of its bases first."""
+    fields = getattr(kind, "__dataclass_fields__", None)
+    if type(fields) is not dict:
+        return ()
+    held = [(name, slot) for base in reversed(kind.__mro__) for name, slot in vars(base).items()]
+    return tuple((name, slot) for name, slot in held if type(slot) is MemberDescriptorType and name in fields)
+
+
 def _model_fields(value: Any) -> dict[str, Any] | None:
-    """The fields of a pydantic model, dataclass or namespace, read from its `__dict__`, never through its own code."""
+    """The fields of a pydantic model, dataclass or namespace, read from its `__dict__`, never through its own code.
+
+    Those of a dataclass with slots are read from these, also where a base without slots gives it a `__dict__`, too.
+    """
     kind = cast("type[Any]", type(value))
     if kind.__class__.__hash__ is not type.__hash__ or not _has_fields(kind):
         return None
+    slots = _slots(kind)
+    fields: dict[str, Any] = {}
+    for name, slot in slots:
+        with suppress(AttributeError):  # never set
+            fields[name] = slot.__get__(value)
     try:
-        fields = dict(object.__getattribute__(value, "__dict__"))
+        fields.update(object.__getattribute__(value, "__dict__"))
     except AttributeError:
-        return None
+        if not slots:
+            return None
     extra = getattr(value, "__pydantic_extra__", None)
     return {**fields, **extra} if type(extra) is dict and extra else fields
 

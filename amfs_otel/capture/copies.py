@@ -7,12 +7,30 @@ at a tenth of the cost of `snapshot`, but its texts, too, which a snapshot share
 import functools
 import marshal
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from amfs_otel.capture.content import snapshot
 from amfs_otel.model import Deferred
 
 MARSHALLED_CHARACTERS = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """What makes a list for a `Deferred` whose `raw` is a list of items, each by itself.
+
+    Attributes:
+        one: Makes what an item stands for.
+        shown: All of an item that `one` looks at: what was made of it before is good for an equal one.
+    """
+
+    one: Callable[[Any], Any]
+    shown: Callable[[Any], Any]
+
+    def __call__(self, raw: list[Any]) -> list[Any]:
+        """The list that is made of the items in `raw`."""
+        return [self.one(item) for item in raw]
 
 
 def messages_later(make: Callable[[Any], Any], messages: Any) -> Deferred:

@@ -15,9 +15,15 @@ def members(node: Any) -> Mapping[str, Any]:
     kind = type(node)  # pyright: ignore[reportUnknownVariableType]
     if kind is dict:
         return node
-    found: Any = getattr(node, "__dict__", None)
+    try:  # faster than a getattr() with a default
+        found: Any = node.__dict__
+    except AttributeError:
+        found = None
     kept = type(found)  # pyright: ignore[reportUnknownVariableType]
     if kept is not dict:
         return node if issubclass(kind, dict) else _NOTHING
-    extra: Any = getattr(node, "__pydantic_extra__", None)
+    try:
+        extra: Any = node.__pydantic_extra__
+    except AttributeError:
+        return found
     return {**found, **extra} if extra else found

@@ -14,6 +14,7 @@ from opentelemetry.util.types import AttributeValue
 
 from amfs_otel import semconv
 from amfs_otel.capture.content import SPAN_TEXT_LIMIT, Masker, cut_between_words
+from amfs_otel.capture.copies import Each
 from amfs_otel.capture.plain import texts_of
 from amfs_otel.chain.canonical import clean_text, normalised
 from amfs_otel.model import Deferred, Kind
@@ -29,7 +30,7 @@ _FIELDS: dict[str, str] = {
 }
 
 
-_Making = Callable[[Any], Any] | None
+_Making = Callable[[Any], Any]
 
 REMEMBERED_BYTES = 1 << 16
 ALL_REMEMBERED_BYTES = 1 << 18
@@ -101,7 +102,7 @@ def _text_of(
     if remembered is None:
         return _json_text(_resolved(value), masker, limit)
     if name == "input_messages":
-        return _messages_text(_resolved(value), masker, limit, remembered)
+        return _messages_text(value, masker, limit, remembered)
     raw = value.raw if name == "tool_definitions" and isinstance(value, Deferred) else None
     if not isinstance(raw, bytes):
         return _json_text(_resolved(value), masker, limit)
@@ -112,29 +113,36 @@ def _text_of(
     return known
 
 
-def _messages_text(messages: Any, masker: Masker, limit: int | None, remembered: Remembered) -> tuple[str, int]:
+def _messages_text(value: Any, masker: Masker, limit: int | None, remembered: Remembered) -> tuple[str, int]:
     """The text of a conversation, put together of those of its messages, most of which were said before."""
-    if type(messages) is list:
-        said = cast("list[Any]", messages)
-        text = f"[{','.join([_message_text(message, masker, remembered) for message in said])}]"
+    make: Any = value.make if isinstance(value, Deferred) else None  # read once: the worker may replace it
+    each = make if type(make) is Each else _AS_THEY_ARE
+    said: Any = value.raw if each is make else _resolved(value)
+    if type(said) is list:
+        messages = cast("list[Any]", said)
+        text = f"[{','.join([_message_text(message, each, masker, remembered) for message in messages])}]"
         if limit is None or len(text) <= limit:
             return text, 0
-    return _tree_text(messages, masker, limit)
+    return _tree_text(_resolved(value), masker, limit)
 
 
-def _message_text(message: Any, masker: Masker, remembered: Remembered) -> str:
+_AS_THEY_ARE = Each(lambda message: message, lambda message: message)
+
+
+def _message_text(said: Any, each: Each, masker: Masker, remembered: Remembered) -> str:
     """The text of one message. Only those in which nothing was masked or replaced are remembered."""
     try:
-        raw = marshal.dumps(message)
+        raw = marshal.dumps(each.shown(said))
     except ValueError:  # not all of it is of built-in types
-        return _tree_text(message, masker, None)[0]
-    known = remembered.get((None, raw))
+        return _tree_text(each.one(said), masker, None)[0]
+    known = remembered.get((each.one, raw))
     if known is not None:
         return known[0]
+    message = each.one(said)
     if not _may_be_shown(message, masker):
         return _tree_text(message, masker, None)[0]
     text = _json(message)
-    remembered.keep(None, raw, (text, 0))
+    remembered.keep(each.one, raw, (text, 0))
     return text
 
 

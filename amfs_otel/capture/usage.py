@@ -59,11 +59,24 @@ def usage_from_langchain(usage: Any) -> Usage:
     given, made = members(found.get("input_token_details")), members(found.get("output_token_details"))
     return Usage(
         input=_count(found, "input_tokens"),
-        cache_read=_count(given, "cache_read"),
-        cache_write=_count(given, "cache_creation"),
+        cache_read=_of_any_tier(given, "cache_read"),
+        cache_write=_of_any_tier(given, "cache_creation") or _by_lifetime(given),
         output=_count(found, "output_tokens"),
-        reasoning=_count(made, "reasoning"),
+        reasoning=_of_any_tier(made, "reasoning"),
     )
+
+
+def _of_any_tier(details: Mapping[str, Any], name: str) -> int | None:
+    """A count of langchain's, which puts OpenAI's tier before the name where it was not the default one."""
+    counts = (_count(details, f"{tier}{name}") for tier in ("", "flex_", "priority_"))
+    return next((count for count in counts if count is not None), None)
+
+
+def _by_lifetime(details: Mapping[str, Any]) -> int | None:
+    """The sum of Anthropic's two counts, beside which langchain tells a total of zero."""
+    counts = [_count(details, f"ephemeral_{lifetime}_input_tokens") for lifetime in ("5m", "1h")]
+    told = [count for count in (*counts, _count(details, "cache_creation")) if count is not None]
+    return sum(told) if told else None
 
 
 def later_usage(earlier: Usage, later: Usage) -> Usage:

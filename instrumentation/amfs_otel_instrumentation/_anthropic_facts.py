@@ -59,12 +59,8 @@ def request_fields(where: Fields, request: Mapping[str, Any]) -> Fields:
         fields["stop_sequences"] = capture.stop_sequences(request["stop_sequences"])
     if request.get("stream") is True:
         fields["stream"] = True
-    config = request.get("output_config")
-    if isinstance(config, dict):
-        fields["reasoning_level"] = word(members(config).get("effort"))
-    wanted = (members(config).get("format"), request.get("output_format"))
-    if any(members(given).get("type") == "json_schema" for given in wanted if isinstance(given, dict)):
-        fields["output_type"] = "json"
+    if "output_config" in request or "output_format" in request:
+        _describe_output(fields, request.get("output_config"), request.get("output_format"))
     metadata = request.get("metadata")
     if isinstance(metadata, dict) and metadata:
         fields["user"] = word(members(metadata).get("user_id"))
@@ -78,6 +74,15 @@ def request_fields(where: Fields, request: Mapping[str, Any]) -> Fields:
     if isinstance(tools, (list, tuple)) and tools:
         fields["tool_definitions"] = tree_later(messages.definitions_from_tools, tools)
     return fields
+
+
+def _describe_output(fields: Fields, config: Any, output_format: Any) -> None:
+    """How much the model is to think, and whether its answer has to fit a schema."""
+    if isinstance(config, dict):
+        fields["reasoning_level"] = word(members(config).get("effort"))
+    wanted = (members(config).get("format"), output_format)
+    if any(members(given).get("type") == "json_schema" for given in wanted if isinstance(given, dict)):
+        fields["output_type"] = "json"
 
 
 # -- replies -------------------------------------------------------------------------------------------------------
@@ -105,12 +110,13 @@ def message_facts(head: Mapping[str, Any], blocks: list[Any], usage: Any) -> Fie
     reason = word(head.get("stop_reason"))
     if reason is not None:
         fields["finish_reasons"] = [reason]
-    copied = cast("list[Any]", capture.snapshot(blocks))  # of dicts, which are looked into faster than models
-    asked = [block for block in map(members, copied) if block.get("type") == "tool_use"]
+    found: list[Any] = [members(block) for block in blocks]  # a model's are copied faster than it
+    asked = [block for block in found if block.get("type") == "tool_use"]
     if asked:
         fields["requested_tools"] = [
             {"call_id": capture.name(block.get("id")), "tool_name": capture.name(block.get("name"))} for block in asked
         ]
     if blocks or reason is not None:
-        fields["output_messages"] = Deferred(messages.message_from_reply, (copied, reason))
+        plain = found if all(found) else [known or block for known, block in zip(found, blocks, strict=True)]
+        fields["output_messages"] = tree_later(messages.message_from_reply, (plain, reason))
     return fields

@@ -9,8 +9,10 @@ from typing import Any, cast
 
 from amfs_otel import capture, semconv
 from amfs_otel.capture import Deferred
+from amfs_otel.capture.copies import Each
 from amfs_otel.capture.media import bounded_base64
 from amfs_otel.capture.usage import usage_from_langchain, usage_from_openai
+from amfs_otel.model import Usage
 
 Json = dict[str, Any]
 
@@ -20,6 +22,8 @@ DOCUMENT_LIMIT = 100
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "function": "tool"}
 _CALLS = ("tool_calls", "invalid_tool_calls")
 """Fields of a message that hold lists of calls that a model asks for."""
+_SHOWN = ("type", "role", "content", "tool_call_id", "name", *_CALLS)
+"""Fields of a message that its text is made of."""
 
 _FINISH = {"tool_calls": "tool_call", "tool_use": "tool_call", "function_call": "tool_call", "end_turn": "stop"}
 _OWN_IDS = ("run-", "run--", "lc_", "lc_run--")
@@ -80,7 +84,7 @@ def request_from_start(
         "operation": semconv.OPERATION_TEXT_COMPLETION if texts else semconv.OPERATION_CHAT,
         "provider": _PROVIDERS.get(provider, provider),
         "model": _word(params.get("model"), params.get("model_name"), metadata.get("ls_model_name")),
-        "input_messages": Deferred(messages_from_snapshot, [_snapshot_from_message(one) for one in messages]),
+        "input_messages": Deferred(MESSAGES, [_snapshot_from_message(one) for one in messages]),
         **_settings(params, metadata),
     }
     stops = capture.stop_sequences(params.get("stop") or metadata.get("ls_stop"))
@@ -156,7 +160,7 @@ def reply_from_result(result: Any) -> Json:
     fields: Json = {
         "response_id": capture.name(_response_id(first, about, output)),
         "response_model": _word(about.get("model_name"), about.get("model"), output.get("model_name")),
-        **(usage_from_langchain(usage) if usage else usage_from_openai(reported)).facts(),
+        **_usage(usage, reported).facts(),
     }
     if known:
         fields["finish_reasons"] = known
@@ -171,6 +175,13 @@ def reply_from_result(result: Any) -> Json:
 
 def _object(value: Any) -> Json:
     return cast("Json", value) if isinstance(value, dict) else {}
+
+
+def _usage(told: Any, reported: Any) -> Usage:
+    """The counts of a reply; none of one from langchain's cache, which repeats those of the call that was made."""
+    if _object(told).get("total_cost") == 0:
+        return Usage()
+    return usage_from_langchain(told) if told else usage_from_openai(reported)
 
 
 def _response_id(message: Any, about: Json, output: Json) -> str | None:
@@ -231,11 +242,6 @@ def _number(*values: Any) -> Any:
 
 
 # -- texts, on the worker ------------------------------------------------------------------------------------------
-
-
-def messages_from_snapshot(raw: Any) -> Any:
-    """Messages of a request."""
-    return [_message(item) for item in raw]
 
 
 def messages_from_answers(raw: Any) -> Any:
@@ -306,6 +312,14 @@ def _message(raw: Any) -> Json:
     if isinstance(message.get("name"), str):
         found["name"] = message["name"]
     return found
+
+
+def _shown(raw: Any) -> Any:
+    return [*map(cast("Json", raw).get, _SHOWN)] if type(raw) is dict else raw
+
+
+MESSAGES = Each(_message, _shown)
+"""Messages of a request."""
 
 
 def _tool_call(call: Json) -> Json:

@@ -184,7 +184,8 @@ def _choice_from(choice: Mapping[str, Any]) -> Fields:
         found["function_call"] = capture.snapshot(function_call)
     audio = message.get("audio")
     if audio is not None:
-        found["audio"] = {"id": members(audio).get("id")}
+        spoken = members(audio)
+        found["audio"] = {"id": spoken.get("id"), "transcript": spoken.get("transcript")}
     return found
 
 
@@ -252,16 +253,25 @@ def response_facts(where: Fields, head: Mapping[str, Any], items: list[Any], usa
     fields["response_model"] = word(head.get("model"))
     if where["provider"] == semconv.PROVIDER_OPENAI:
         fields["service_tier"] = word(head.get("service_tier"))
-    asked = [item for item in map(members, items) if item.get("type") in _CALLS]
+    asked = [call for call in map(_asked, items) if call is not None]
     if asked:
-        fields["requested_tools"] = [_requested(item.get("call_id"), item) for item in asked]
+        fields["requested_tools"] = asked
     if items:
         fields["output_messages"] = Deferred(messages.message_from_output, capture.snapshot(items))
     return fields
 
 
+def _asked(item: Any) -> Fields | None:
+    """The tool of the application's that an output item asks for; `None` where it asks for none."""
+    given = members(item)
+    action = messages.action_asked_for(given)
+    if action is not None:
+        return _requested(given.get("call_id"), {"name": action})
+    return _requested(given.get("call_id"), given) if given.get("type") in _CALLS else None
+
+
 _CALLS = ("function_call", "custom_tool_call")
-"""Types of the items by which the model asks for a tool of the application's."""
+"""Types of the items that call a tool by the name that the application gave it."""
 
 
 def response_error(reply: Any) -> str | None:

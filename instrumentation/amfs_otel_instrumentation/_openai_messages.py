@@ -5,9 +5,11 @@ Anything of another shape is left out or passed on as it is; nothing here raises
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any, cast
 
 from amfs_otel.capture.media import bounded_base64
+from amfs_otel.capture.nodes import members
 
 Json = dict[str, Any]
 
@@ -73,7 +75,7 @@ def _chat_message(message: Json) -> Json:
         if isinstance(message.get("function_call"), dict):
             parts.append(_tool_call({"function": message["function_call"]}))
         if isinstance(message.get("audio"), dict):
-            parts.append(_audio_reply(message["audio"]))
+            parts.extend(_audio_reply(message["audio"]))
     found: Json = {"role": role, "parts": parts}
     if isinstance(name, str):
         found["name"] = name
@@ -150,10 +152,12 @@ def _blob(modality: str, data: Any, mime_type: str | None) -> Json:
     return found
 
 
-def _audio_reply(audio: Json) -> Json:
+def _audio_reply(audio: Json) -> list[Json]:
+    """What was spoken: the sound, or the provider's id of it, and its words."""
+    sound: Json = {"type": "file", "modality": "audio", "file_id": audio.get("id")}
     if isinstance(audio.get("data"), str):
-        return _blob("audio", audio["data"], None)
-    return {"type": "file", "modality": "audio", "file_id": audio.get("id")}
+        sound = _blob("audio", audio["data"], None)
+    return [sound, _text(audio["transcript"])] if isinstance(audio.get("transcript"), str) else [sound]
 
 
 def _tool_call(call: Json) -> Json:
@@ -209,6 +213,45 @@ def _definition(tool: Json) -> Json:
 # -- responses -----------------------------------------------------------------------------------------------------
 
 
+_ACTIONS: dict[Any, tuple[str, ...]] = {
+    "computer_call": ("action", "actions", "pending_safety_checks"),
+    "local_shell_call": ("action",),
+    "shell_call": ("action",),
+    "apply_patch_call": ("operation",),
+    "tool_search_call": ("arguments",),
+}
+"""Types of the items that ask the application for one of the provider's own tools → the members that say for what."""
+
+_DONE = ("computer_call_output", "local_shell_call_output", "shell_call_output", "apply_patch_call_output")
+"""Types of the items by which the application says what came of them."""
+
+
+def action_asked_for(item: Mapping[str, Any]) -> str | None:
+    """The name of the provider's tool that the application shall run for an output item; `None` for any other item.
+
+    A shell in a container, and a search that the provider makes, are run by the provider.
+    """
+    kind = item.get("type")
+    if not isinstance(kind, str) or kind not in _ACTIONS or item.get("execution") == "server":
+        return None
+    hosted = members(item.get("environment")).get("type") == "container_reference"
+    return None if hosted else kind.removesuffix("_call")
+
+
+def _action(item: Json, name: str) -> Json:
+    given = {key: item[key] for key in _ACTIONS[item["type"]] if item.get(key)}
+    return _call(item.get("call_id"), name, given)
+
+
+def _done(item: Json) -> Json:
+    """What came of an action: a picture of a screen, what a shell wrote, or how a patch went."""
+    output = item.get("output", item.get("status"))
+    if isinstance(output, dict) and "image_url" in output:
+        output = [_image(cast("Json", output))]
+    answer = _answer(item.get("call_id") or item.get("id"), None)
+    return {**answer, "response": output}
+
+
 def _item_message(item: Json) -> Json:
     role = item.get("role")
     if isinstance(role, str):
@@ -231,9 +274,15 @@ def _item_parts(item: Json) -> list[Json]:
     if kind == "reasoning":
         texts = [part.get("text") for key in ("summary", "content") for part in _dicts(item.get(key))]
         return [{"type": "reasoning", "content": text} for text in texts if isinstance(text, str)]
+    if kind in _DONE:
+        return [_done(item)]
+    action = action_asked_for(item)
+    if action is not None:
+        return [_action(item, action)]
     if isinstance(kind, str) and kind.endswith("_call"):
         shown = {key: bounded_base64(value) if key == "result" else value for key, value in item.items()}
-        found: Json = {"type": "server_tool_call", "name": kind.removesuffix("_call"), "server_tool_call": shown}
+        name = item["name"] if isinstance(item.get("name"), str) else kind.removesuffix("_call")
+        found: Json = {"type": "server_tool_call", "name": name, "server_tool_call": shown}
         return [{**found, "id": item["id"]}] if item.get("id") else [found]
     return [_other(item)]
 

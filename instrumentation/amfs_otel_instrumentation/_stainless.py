@@ -12,8 +12,16 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from pydantic import BaseModel
+
 from amfs_otel import capture, guard
 from amfs_otel.capture.streams import StreamWatch, WatchedAsyncIterator, WatchedIterator
+
+
+@functools.lru_cache(256)
+def is_model(kind: type) -> bool:
+    """Whether replies of this class are pydantic's, which take long to say so themselves, or what they lack."""
+    return issubclass(kind, BaseModel)
 
 
 def watch_stream(stream: Any, watch: StreamWatch) -> None:

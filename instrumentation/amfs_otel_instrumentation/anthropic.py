@@ -32,6 +32,7 @@ from amfs_otel_instrumentation._anthropic_facts import Fields
 from amfs_otel_instrumentation._anthropic_folds import MessageFold
 from amfs_otel_instrumentation._stainless import (
     body_of,
+    is_model,
     watch_parsing,
     watch_stream,
     watch_unread_body,
@@ -60,14 +61,14 @@ _HOSTS = (
 
 def _begin(client: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> capture.Step | None:
     """Begins the step of a request that asks a model; `None` for any other request."""
-    options = _options(1, args, kwargs)
-    if not _asks_a_model(options) or capture.active() is None:
+    options, running = _options(1, args, kwargs), capture.active()
+    if running is None or not _asks_a_model(options):
         return None
     fields = facts.request_fields(_where(client), _body(options))
     conversation = _open_telemetry(client).get("conversation_id")
     if conversation is not None:
         fields["conversation_id"] = facts.word(conversation)
-    return capture.begin(Kind.LLM_CALL, SOURCE, fields)
+    return running.begin(Kind.LLM_CALL, SOURCE, fields)
 
 
 def _options(place: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -89,7 +90,9 @@ def _asks_a_model(options: Any) -> bool:
 
 def _finish(step: capture.Step, result: Any) -> None:
     """Ends the step with `result`, or has its stream or unread body end it."""
-    if issubclass(type(result), (Stream, AsyncStream)):
+    if is_model(result.__class__):
+        step.end(facts.reply_fields(result))
+    elif issubclass(type(result), (Stream, AsyncStream)):
         watch = _watch(step)
         watch_stream(result, watch)
         if _HELPERS_MAKE_STREAMS:

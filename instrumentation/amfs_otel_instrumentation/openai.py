@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from openai import AsyncStream, Stream
-from pydantic import BaseModel
 
 from amfs_otel import capture, guard, semconv
 from amfs_otel.capture.streams import StreamWatch
@@ -24,6 +23,7 @@ from amfs_otel_instrumentation._openai_facts import Fields
 from amfs_otel_instrumentation._openai_folds import ChatFold, ResponseFold
 from amfs_otel_instrumentation._stainless import (
     body_of,
+    is_model,
     watch_parsing,
     watch_stream,
     watch_unread_body,
@@ -91,7 +91,7 @@ class Surface:
 
     def finish(self, step: capture.Step, result: Any) -> None:
         """Ends the step with `result`, or has its stream or unread body end it."""
-        if _is_model(result.__class__):
+        if is_model(result.__class__):
             self._end(step, result)
         elif isinstance(result, (Stream, AsyncStream)):
             watch_stream(result, self._watch(step))
@@ -122,12 +122,6 @@ class Surface:
             return fold.result()
 
         return StreamWatch(step, fold.fold, result, metrics)
-
-
-@functools.lru_cache(256)
-def _is_model(kind: type) -> bool:
-    """Whether replies of this class are pydantic's, which take long to say so themselves."""
-    return issubclass(kind, BaseModel)
 
 
 def _note_failure(step: capture.Step, code: str | None) -> None:

@@ -7,6 +7,7 @@ import statistics
 from dataclasses import replace
 
 from tests.bench.adapters import PEERS
+from tests.bench.agents import BARS_FLOOR_US
 from tests.bench.beside import BEST, OFF, ON, SHARE, US, Costs, Look, Process, all_measured, cell, processes, title
 from tests.bench.processes import interleaved
 from tests.bench.profiles import explain_missed
@@ -34,7 +35,9 @@ def measure(effort: Effort) -> Section:
     _native(section, effort)
     section.remarks.append(
         "Thin calls, the client's own spans off (`ANTHROPIC_OPEN_TELEMETRY=false`), except where it says that they are "
-        "on: then calls go through the whole SDK to a transport in memory, and its span is replaced by ours."
+        "on: then calls go through the whole SDK to a transport in memory, and its span is replaced by ours. The bar of "
+        f"{BAR_US:.0f} µs was set on a machine where a floor took {BARS_FLOOR_US:.0f} µs; what a figure would be "
+        "there, by its floors, stands beside it and meets no bar."
     )
     return section
 
@@ -45,7 +48,8 @@ def _figures(section: Section) -> Look:
         work: dict[str, tuple[Process, Process, str]] = {}
         for key in (OFF, ON):
             over, what = ours.over["message"][key], f"message, the span being ours, content {key}"
-            section.figures.append(Figure(what, over * ours.floor_us, "µs", BAR_US, note=f"{over:.2f} floors"))
+            note = f"{over:.2f} floors; {over * BARS_FLOOR_US:.0f} µs where a floor takes {BARS_FLOOR_US:.0f} µs"
+            section.figures.append(Figure(what, over * ours.floor_us, "µs", BAR_US, note=note))
             work[what] = (mine[key], mine["none"], "message")
         explain_missed(section, work)
 

@@ -117,12 +117,16 @@ def _streams(section: Section, processes: Mapping[str, Process], effort: Effort,
 
 
 def _fifty(section: Section, processes: Mapping[str, Process], effort: Effort) -> None:
-    costs = interleaved(processes, "fifty_at_once", rounds=effort.of(8, 3), calls=effort.of(8, 4))
-    chat = {figure.what: figure.value for figure in section.figures}
+    row, once = (
+        interleaved(processes, workload, rounds=effort.of(8, 3), calls=effort.of(8, 4))
+        for workload in ("fifty_in_a_row", "fifty_at_once")
+    )
     for name in (OFF, ON):
-        section.figures.append(
-            Figure(f"50 at once, a call, {name}", costs[name].over(costs["none"]), TIMES, chat[f"chat, {name}"])
-        )
+        sync = row[name].over(row["none"])
+        section.figures += [
+            Figure(f"50 in a row, a call, {name}", sync, TIMES, note="timed as one piece, not as the median of calls"),
+            Figure(f"50 at once, a call, {name}", once[name].over(once["none"]), TIMES, sync, note="timed likewise"),
+        ]
 
 
 def _memory(section: Section, processes: Mapping[str, Process], effort: Effort, floor_us: float) -> None:

@@ -138,6 +138,16 @@ class AsyncStream:
         self._loop.run_until_complete(self._read())
 
 
+class FiftyInARow(Chat):
+    """Fifty chat completions one after the other, timed as one piece: as `FiftyAtOnce` is."""
+
+    units = 50
+
+    def call(self) -> None:
+        for _ in range(self.units):
+            self._create(**self._arguments)
+
+
 class FiftyAtOnce:
     """Fifty chat completions on one loop, each of which waits before its reply comes."""
 
@@ -243,6 +253,7 @@ WORKLOADS: dict[str, Callable[[Any], Workload]] = {
     "async_stream_short": lambda shortcut: AsyncStream(shortcut, SHORT_CHUNKS),
     "async_stream_long": lambda shortcut: AsyncStream(shortcut, LONG_CHUNKS),
     "fifty_at_once": FiftyAtOnce,
+    "fifty_in_a_row": FiftyInARow,
     "message": Message,
     "message_whole": lambda shortcut: Message(shortcut, thin=False),
     "message_stream_short": lambda shortcut: MessageStream(shortcut, SHORT_CHUNKS),

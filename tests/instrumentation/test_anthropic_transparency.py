@@ -9,6 +9,7 @@ from typing import Any
 import anthropic
 import pytest
 from anthropic import Anthropic, AsyncAnthropic
+from anthropic.types import Message
 
 from amfs_otel import guard, instrumentor
 from amfs_otel.demo.model_server import ModelServer
@@ -120,6 +121,36 @@ def test_what_is_recorded_is_what_was_sent(captured: Captured, client: Anthropic
     (event,) = model_events(captured)
     assert event["input_messages"][0]["parts"][0]["content"] == "hello"
     assert event["output_messages"][0]["parts"][0]["content"] == "You said: hello"
+
+
+CITED = {"type": "char_location", "cited_text": "c", "document_index": 0, "start_char_index": 0, "end_char_index": 1}
+
+
+@pytest.mark.parametrize(
+    ("block", "parts"),
+    [
+        ({"type": "text", "text": "long " * 10_000}, [{"type": "text", "content": "long " * 10_000}]),
+        ({"type": "text", "text": "so", "citations": [CITED]}, [{"type": "text", "content": "so"}]),  # holds a model
+        ("no block", []),
+    ],
+    ids=["plain", "models", "others"],
+)
+def test_what_is_recorded_is_what_was_answered(block: Any, parts: list[Any]) -> None:
+    use = {"type": "tool_use", "id": "t1", "name": "find_order", "input": {"order": {"numbers": [73155]}}}
+    reply: Any = Message.construct(content=[use, block], stop_reason="tool_use")
+    given = facts.reply_fields(reply)
+    reply.content[0].input["order"]["numbers"].append("changed")
+    reply.content[0].name = "changed"
+    reply.content.clear()
+    assert given["requested_tools"] == [{"call_id": "t1", "tool_name": "find_order"}]
+    told = given["output_messages"]
+    call = {"type": "tool_call", "id": "t1", "name": "find_order", "arguments": {"order": {"numbers": [73155]}}}
+    assert told.make(told.raw) == [{"role": "assistant", "parts": [call, *parts], "finish_reason": "tool_call"}]
+
+
+def test_a_block_without_members_stays_one() -> None:
+    told = facts.reply_fields({"content": [{}, "no block", None]})["output_messages"]
+    assert told.make(told.raw) == [{"role": "assistant", "parts": [{"type": "unknown"}]}]
 
 
 def test_tasks_each_have_their_own_call(captured: Captured, model_server: ModelServer) -> None:

@@ -7,7 +7,7 @@ import inspect
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -18,7 +18,15 @@ from langchain_core.documents import Document
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.language_models.fake import FakeListLLM
 from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
@@ -28,9 +36,12 @@ from opentelemetry import context, trace
 
 from amfs_otel import capture, guard, instrumentor
 from amfs_otel.capture import Kind
+from amfs_otel.capture.content import Masker
+from amfs_otel.capture.span_content import Remembered, content_attributes
 from amfs_otel.demo.model_server import ModelServer
 from amfs_otel.model import ClosedBy
 from amfs_otel_instrumentation import langchain as patch
+from amfs_otel_instrumentation._langchain_messages import request_from_start
 from tests.instrumentation.contract import Call, Contract
 from tests.instrumentation.recording import Captured
 from tests.support.oracle import check_spans, failures
@@ -682,3 +693,30 @@ def test_a_prompt_of_a_class_of_its_own_is_the_text_that_it_is(captured: Capture
 
     FakeListLLM(responses=["a"]).generate([Prompt("What holds?")])
     assert "What holds?" in str(only(captured, Kind.LLM_CALL)["input_messages"])
+
+
+def test_a_message_that_was_said_before_looks_on_a_span_as_it_is_now() -> None:
+    call: Any = {"name": "get_incidents", "args": {"service": "checkout"}, "id": "call_1"}
+    broken: Any = {"name": "get_incidents", "args": "{", "id": "call_3", "error": None, "type": "invalid_tool_call"}
+    asked, answer = AIMessage("", tool_calls=[call]), ToolMessage("none", tool_call_id="call_1")
+    given, other = HumanMessage([{"type": "text", "text": "now?"}]), ChatMessage("so be it", role="critic")
+    changes: list[Callable[[], object]] = [
+        lambda: None,
+        lambda: setattr(answer, "content", "two"),
+        lambda: setattr(answer, "tool_call_id", "call_2"),
+        lambda: setattr(other, "name", "ada"),
+        lambda: setattr(other, "role", "judge"),
+        lambda: asked.tool_calls[0]["args"].update(service="payments"),
+        lambda: asked.invalid_tool_calls.append(broken),
+        lambda: cast("Any", given.content)[0].update(text="later?"),
+        lambda: setattr(given, "type", "system"),
+    ]
+    remembered, before = Remembered(), dict[str, Any]()
+    for change in changes:
+        change()
+        fields = request_from_start([given, asked, answer, other], {}, {}, streamed=False)
+        for _ in range(2):
+            shown = content_attributes(Kind.LLM_CALL, fields, Masker(), None, remembered)
+            assert shown == content_attributes(Kind.LLM_CALL, fields, Masker(), None)
+        assert shown != before
+        before = shown

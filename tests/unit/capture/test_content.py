@@ -224,6 +224,46 @@ def test_a_snapshot_copies_structure_shares_leaves_and_runs_nothing() -> None:
     assert "new" not in copied
 
 
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    x: int
+    inner: list[int] = dataclasses.field(default_factory=list[int])
+
+
+@dataclasses.dataclass(slots=True)
+class SlottedBelow(Slotted):
+    z: str = "z"
+
+
+class Mixin:
+    """A base without slots: whatever is below it has a `__dict__`, too."""
+
+
+@dataclasses.dataclass(slots=True)
+class SlottedWithDict(Mixin):
+    x: int
+
+
+@dataclasses.dataclass
+class PlainBelow(Slotted):
+    y: int = 2
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (Slotted(1, [2]), {"x": 1, "inner": [2]}),
+        (SlottedBelow(1), {"x": 1, "inner": [], "z": "z"}),
+        (SlottedWithDict(1), {"x": 1}),
+        (PlainBelow(1), {"x": 1, "inner": [], "y": 2}),
+        (Slotted.__new__(Slotted), {}),
+    ],
+    ids=["slots", "slots of a base", "slots and a dict", "no slots of its own", "nothing set"],
+)
+def test_a_snapshot_of_a_dataclass_with_slots_has_its_fields(given: Any, expected: dict[str, Any]) -> None:
+    assert snapshot(given) == expected
+
+
 def test_a_snapshot_is_bounded_in_depth_and_items() -> None:
     deep: list[Any] = []
     for _ in range(100):

@@ -1,6 +1,7 @@
 """Spans and metrics of every kind against the oracle; content attributes; nothing that an exporter could not encode."""
 
 import json
+from array import array
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from amfs_otel import api, capture
 from amfs_otel.capture.content import MASK, Masker
+from amfs_otel.capture.copies import Each
 from amfs_otel.capture.span_content import (
     ALL_REMEMBERED_BYTES,
     REMEMBERED_BYTES,
@@ -223,6 +225,25 @@ def test_a_message_that_was_changed_is_not_the_one_that_was_said_before() -> Non
         message["parts"][0]["content"] = text
         shown = content_attributes(Kind.LLM_CALL, {"input_messages": [message]}, Masker(), None, remembered)
         assert json.loads(str(shown["gen_ai.input.messages"])) == [said(text)]
+
+
+def test_messages_that_recur_are_made_once_by_what_is_shown_of_them() -> None:
+    made: list[Any] = []
+
+    def one(raw: dict[str, Any]) -> Any:
+        made.append(raw["text"])
+        return said(raw["text"])
+
+    each, remembered = Each(one, lambda raw: raw["text"]), Remembered()
+    large: list[Any] = ["t" * REMEMBERED_BYTES, {"b": b"d"}, {"b": "d"}, array("b")]
+    for texts in (["a"], ["a", "b"], ["a", SECRET], ["a", SECRET, *large], []):
+        raw = [{"text": text, "unseen": len(texts)} for text in texts]
+        shown = content_attributes(Kind.LLM_CALL, {"input_messages": Deferred(each, raw)}, Masker(), None, remembered)
+        plain = {"input_messages": [said(text) for text in texts]}
+        assert shown == content_attributes(Kind.LLM_CALL, plain, Masker(), None)
+        assert SECRET not in str(shown)
+    assert [made.count(text) for text in ("a", "b", SECRET, *large)] == [1, 1, 2, 1, 1, 1, 1]
+    assert len(remembered) == 3
 
 
 class Broken(SpanProcessor):
