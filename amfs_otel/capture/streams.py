@@ -4,7 +4,7 @@
 `cancelled`, `error`, `interpreter_exit`. The user keeps the library's own stream object; only the iterator inside it is
 replaced, by `WatchedIterator` or `WatchedAsyncIterator`. Where that object is a plain generator, they get one of ours
 (`watched_generator`). No context token is held across a yield and the application's generator stays in its own task;
-the work per chunk is one call of `fold`, and a look at the clock where there are metrics.
+the work per chunk is one call of `fold`, a tick of a counter, and a look at the clock where there are metrics.
 
 A stream that nobody reads to its end is noticed when its watch is collected. That may happen anywhere, so the step is
 ended there and then only where no lock can be held; else it waits for the next event or the worker's next tick.
@@ -15,6 +15,8 @@ import sys
 import time
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from itertools import compress, repeat
+from operator import length_hint
 from types import FrameType
 from typing import Any, Generic, Literal, TypeVar
 
@@ -43,9 +45,12 @@ class StreamWatch:
         fold: Takes each chunk into the patch's state. It must be cheap and must not keep the chunk.
         result: Makes the event's result from that state, when the stream has ended.
         metrics: Where the time between chunks goes.
+
+    Attributes:
+        ticks: Iterator from which one `True` is taken per chunk: so the interpreter need not count.
     """
 
-    __slots__ = ("__weakref__", "_metrics", "_result", "chunks", "first_ns", "fold", "plain", "step", "times_ns")
+    __slots__ = ("__weakref__", "_metrics", "_result", "first_ns", "fold", "plain", "step", "ticks", "times_ns")
 
     def __init__(
         self,
@@ -59,16 +64,21 @@ class StreamWatch:
         self._result = result
         self._metrics = metrics
         self.plain = metrics is None or not metrics.enabled
-        self.chunks = 0
+        self.ticks = repeat(True, sys.maxsize)
         self.first_ns = 0
         self.times_ns: list[int] = []
         _live.add(self)
 
+    @property
+    def chunks(self) -> int:
+        """How many chunks arrived."""
+        return sys.maxsize - length_hint(self.ticks)
+
     def chunk(self, chunk: Any) -> None:
         """One chunk arrived and is about to be handed on."""
-        if not self.chunks:
+        if not self.first_ns:
             self.first_ns = self.step.elapsed_ns()
-        self.chunks += 1
+        next(self.ticks)
         if not self.plain:
             self.times_ns.append(time.perf_counter_ns())
         try:
@@ -83,8 +93,8 @@ class StreamWatch:
         _live.discard(self)
         result = guard.run(self.step.event.source, self._result) or {}
         result["stream_exit"] = exit_
-        if self.chunks:
-            result["chunks"] = self.chunks
+        if chunks := self.chunks:
+            result["chunks"] = chunks
             result["time_to_first_chunk_ms"] = round(self.first_ns / 1e6, 3)
         if error is None:
             self.step.end(result)
@@ -140,9 +150,8 @@ class WatchedIterator(Generic[_T]):
                 yield chunk
                 if watch.plain:
                     break
-            for chunk in inner:
+            for chunk in compress(inner, watch.ticks):  # all of them, each with a tick
                 # `StreamWatch.chunk` of what is neither the first nor timed, without the call.
-                watch.chunks += 1
                 try:
                     fold(chunk)
                 except Exception as error:  # noqa: BLE001  the guard's rule, see there
@@ -187,28 +196,39 @@ class WatchedAsyncIterator(Generic[_T]):
         self._inner = inner
         self._watch = watch
 
-    def __aiter__(self) -> "WatchedAsyncIterator[_T]":
-        return self
-
-    async def __anext__(self) -> _T:
-        watch = self._watch
+    async def __aiter__(self) -> AsyncGenerator[_T, None]:
+        """A generator of its own for each loop, as in `WatchedIterator`: a coroutine per chunk costs far more."""
+        watch, fold = self._watch, self._watch.fold
         try:
-            chunk = await self._inner.__anext__()
-        except StopAsyncIteration:
-            watch.done("complete")
-            raise
+            async for chunk in self._inner:
+                if watch.plain and watch.first_ns:
+                    # As in `WatchedIterator.__iter__`.
+                    next(watch.ticks)
+                    try:
+                        fold(chunk)
+                    except Exception as error:  # noqa: BLE001  the guard's rule, see there
+                        guard.failed(watch.step.event.source, error)
+                else:
+                    watch.chunk(chunk)
+                try:
+                    yield chunk
+                except GeneratorExit:  # the loop was left; one that comes while `inner` is awaited is a failure
+                    return
         except BaseException as error:
             watch.failed(error)
             raise
-        if watch.plain and watch.chunks:
-            # As in `WatchedIterator.__iter__`.
-            watch.chunks += 1
-            try:
-                watch.fold(chunk)
-            except Exception as error:  # noqa: BLE001  the guard's rule, see there
-                guard.failed(watch.step.event.source, error)
-        else:
-            watch.chunk(chunk)
+        watch.done("complete")
+
+    async def __anext__(self) -> _T:
+        try:
+            chunk = await self._inner.__anext__()
+        except StopAsyncIteration:
+            self._watch.done("complete")
+            raise
+        except BaseException as error:
+            self._watch.failed(error)
+            raise
+        self._watch.chunk(chunk)
         return chunk
 
     async def aclose(self) -> None:

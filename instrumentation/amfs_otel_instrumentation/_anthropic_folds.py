@@ -38,10 +38,12 @@ class _Block:
 
     def whole(self) -> Any:
         """The block as the provider began it, with the pieces that came since."""
-        if not self.pieces:
-            return self.start
         joined = "".join([piece for piece in self.pieces if type(piece) is str])
-        return {**members(self.start), self.member: joined}
+        if not joined:
+            return self.start
+        begun = members(self.start)
+        before = begun.get(self.member)
+        return {**begun, self.member: before + joined if isinstance(before, str) else joined}
 
 
 class MessageFold:
@@ -83,7 +85,10 @@ class MessageFold:
     def _take_rest(self, event: Mapping[str, Any]) -> None:
         kind, index = event.get("type"), event.get("index")
         if kind == "content_block_start" and type(index) is int:
-            self._blocks[index] = _Block(capture.snapshot(event.get("content_block")))
+            block = capture.snapshot(event.get("content_block"))
+            self._blocks[index] = _Block(block)
+            if members(block).get("type") == "fallback":  # another model goes on, and the message is said to be its
+                self._head["model"] = members(members(block).get("to")).get("model") or self._head.get("model")
         elif kind == "message_start":
             message = members(event.get("message"))
             self._head = {name: message.get(name) for name in ("id", "model", "stop_reason")}

@@ -3,7 +3,7 @@
 `fold` runs once per chunk on the caller's thread: it joins nothing and builds nothing, it only keeps the pieces.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -22,42 +22,44 @@ from amfs_otel_instrumentation._openai_facts import (
 
 
 class _Choice:
-    __slots__ = ("calls", "finish_reason", "refusals", "role", "texts", "thoughts")
+    __slots__ = ("calls", "finish_reason", "function", "refusals", "role", "spoken", "texts", "thoughts")
 
     def __init__(self) -> None:
         self.texts: list[Any] = []
         self.refusals: list[Any] = []
         self.thoughts: list[Any] = []
-        self.calls: dict[Any, Fields] = {}
+        self.calls: dict[int, Fields] = {}
+        self.function: Fields | None = None
+        self.spoken: Fields | None = None
         self.role: Any = None
         self.finish_reason: Any = None
 
     def message(self) -> Fields:
-        return {
+        found: Fields = {
             "role": self.role,
             "content": _joined(self.texts),
             "refusal": _joined(self.refusals),
             "reasoning_content": _joined(self.thoughts),
-            "tool_calls": [_joined_call(call) for call in self.calls.values()] or None,
+            "tool_calls": [_joined_call(call) for _, call in sorted(self.calls.items())] or None,
             "finish_reason": self.finish_reason,
         }
-
-
-def _not_yet(_text: Any) -> None:
-    """Stands for the only choice's `append` where there is no only choice."""
-    raise ValueError
+        if self.function is not None:
+            found["function_call"] = _joined_function(self.function)
+        if self.spoken is not None:
+            found["audio"] = {"id": self.spoken["id"], "transcript": _joined(self.spoken["texts"])}
+        return found
 
 
 class ChatFold:
     """Folds the chunks of a chat.completions stream."""
 
-    __slots__ = ("_choices", "_head", "_say", "_usage", "_where")
+    __slots__ = ("_choices", "_head", "_texts", "_usage", "_where")
 
     def __init__(self, where: Fields) -> None:
         self._where = where
         self._choices: dict[int, _Choice] = {}
         self._head: Fields = {}
-        self._say: Callable[[Any], None] = _not_yet
+        self._texts: list[Any] | None = None  # of the only choice, where there is one
         self._usage = Usage()
 
     def fold(self, chunk: Any) -> None:
@@ -65,41 +67,49 @@ class ChatFold:
 
         An attribute of a model is slow to look up, whatever the name; its `__dict__` has them all.
         """
-        try:
-            given = chunk.__dict__
-            (one,) = given["choices"]
-            choice = one.__dict__
-            delta = choice["delta"].__dict__
-            text = delta["content"]
-            if (
-                text
-                and choice["index"] == 0
-                and choice["finish_reason"] is None
-                and delta["tool_calls"] is None
-                and given["usage"] is None
-            ):
-                self._say(text)
-                return
-        except (AttributeError, KeyError, TypeError, ValueError):
-            pass
+        texts = self._texts
+        if texts is not None:
+            try:
+                given = chunk.__dict__
+                (one,) = given["choices"]
+                choice = one.__dict__
+                piece = choice["delta"]
+                delta = piece.__dict__
+                text = delta["content"]
+                if (
+                    text
+                    and not choice["index"]
+                    and choice["finish_reason"] is None
+                    and delta["tool_calls"] is None
+                    and given["usage"] is None
+                    and not piece.__pydantic_extra__
+                ):
+                    texts.append(text)
+                    return
+            except (AttributeError, KeyError, TypeError, ValueError):
+                pass
         self._take(chunk)
 
     def _take(self, chunk: Any) -> None:
         """Takes a chunk of any shape."""
-        if not self._head:
+        if not self._head.get("model"):
             self._take_head(chunk)
         choices = getattr(chunk, "choices", None)
         if type(choices) is list:
             for choice in cast("list[Any]", choices):
                 self._take_choice(choice)
-        usage = getattr(chunk, "usage", None)
+        self._take_usage(getattr(chunk, "usage", None))
+        extra = getattr(chunk, "__pydantic_extra__", None)
+        if extra:  # Groq's, if nobody asked for it
+            self._take_usage(members(extra.get("x_groq")).get("usage"))
+        self._texts = self._choices[0].texts if self._head and self._choices.keys() == {0} else None
+
+    def _take_usage(self, usage: Any) -> None:
         if usage is not None:
             self._usage = later_usage(self._usage, usage_from_openai(usage))
-        only = self._choices[0] if self._head and self._choices.keys() == {0} else None
-        self._say = only.texts.append if only is not None else _not_yet
 
     def _take_head(self, chunk: Any) -> None:
-        """From the first chunk with an id: some servers send one with filter results before it."""
+        """From the first chunk with an id and a model: some servers send filter results before they have either."""
         if getattr(chunk, "id", None):
             names = ("id", "model", "service_tier", "system_fingerprint")
             self._head = {name: getattr(chunk, name, None) for name in names}
@@ -114,7 +124,7 @@ class ChatFold:
         text = getattr(delta, "content", None)
         if text:
             state.texts.append(text)
-        elif delta is not None:
+        if delta is not None:
             self._take_rest(state, delta)
         calls = getattr(delta, "tool_calls", None)
         if type(calls) is list:
@@ -122,18 +132,24 @@ class ChatFold:
         reason = getattr(choice, "finish_reason", None)
         if reason is not None:
             state.finish_reason = reason
+            self._take_usage(members(choice).get("usage"))  # Moonshot's place for it
 
     @staticmethod
     def _take_rest(state: _Choice, delta: Any) -> None:
-        """What a chunk without text may hold."""
+        """What a chunk may hold beside text and tool calls."""
+        given = members(delta)
         if state.role is None:
-            state.role = getattr(delta, "role", None)
-        refusal = getattr(delta, "refusal", None)
+            state.role = given.get("role")
+        refusal, function, audio = given.get("refusal"), given.get("function_call"), given.get("audio")
         if refusal:
             state.refusals.append(refusal)
-        extra = getattr(delta, "__pydantic_extra__", None)
-        if extra:
-            state.thoughts.append(extra.get("reasoning_content") or extra.get("reasoning"))
+        thought = given.get("reasoning_content") or given.get("reasoning")
+        if thought:
+            state.thoughts.append(thought)
+        if function is not None:
+            state.function = _with_piece(state.function, members(function), "name", "arguments")
+        if audio is not None:
+            state.spoken = _with_piece(state.spoken, members(audio), "id", "transcript")
 
     def result(self) -> Fields:
         """The event's result, as far as the stream came."""
@@ -141,22 +157,48 @@ class ChatFold:
         return chat_facts(self._where, self._head, choices, self._usage)
 
 
-def _take_calls(calls: dict[Any, Fields], fragments: list[Any]) -> None:
-    """Joins fragments of tool calls by index; a server without indexes sends whole calls."""
+def _with_piece(state: Fields | None, piece: Mapping[str, Any], name: str, text: str) -> Fields:
+    """The state of what comes in pieces, its `name` once and its `text` bit by bit, with one more of them."""
+    found: Fields = {name: None, "texts": []} if state is None else state
+    found[name] = found[name] or piece.get(name)
+    found["texts"].append(piece.get(text))
+    return found
+
+
+def _take_calls(calls: dict[int, Fields], fragments: list[Any]) -> None:
+    """Joins fragments of tool calls by index.
+
+    A server without indexes sends whole calls, and so does one that gives all the same index (Gemini).
+    """
     for fragment in fragments:
-        index = getattr(fragment, "index", None)
+        index, call_id = getattr(fragment, "index", None), getattr(fragment, "id", None)
+        function = getattr(fragment, "function", None)
+        custom = members(fragment).get("custom") if function is None else None
+        name, text = _named(function, "arguments") if custom is None else _named(custom, "input")
         number = index if type(index) is int else len(calls)
         call = calls.get(number)
+        if call is not None and call_id and name and call["id"] not in (None, call_id):
+            number, call = max(calls) + 1, None
         if call is None:
-            call = calls[number] = {"id": None, "name": None, "texts": []}
-        function = getattr(fragment, "function", None)
-        call["id"] = call["id"] or getattr(fragment, "id", None)
-        call["name"] = call["name"] or getattr(function, "name", None)
-        call["texts"].append(getattr(function, "arguments", None))
+            call = calls[number] = {"id": None, "name": None, "custom": custom is not None, "texts": []}
+        call["id"] = call["id"] or call_id
+        call["name"] = call["name"] or name
+        call["texts"].append(text)
+
+
+def _named(tool: Any, text: str) -> tuple[Any, Any]:
+    given = members(tool)
+    return given.get("name"), given.get(text)
 
 
 def _joined_call(call: Fields) -> Fields:
-    return {"id": call["id"], "function": {"name": call["name"], "arguments": _joined(call["texts"]) or ""}}
+    if call["custom"]:
+        return {"id": call["id"], "custom": {"name": call["name"], "input": _joined(call["texts"])}}
+    return {"id": call["id"], "function": _joined_function(call)}
+
+
+def _joined_function(call: Fields) -> Fields:
+    return {"name": call["name"], "arguments": _joined(call["texts"]) or ""}
 
 
 def _joined(texts: list[Any]) -> str | None:

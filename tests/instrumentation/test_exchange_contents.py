@@ -16,6 +16,20 @@ PARTS: dict[str, list[list[dict[str, Any]]]] = {
     "chat_audio": [
         [{"type": "file", "modality": "audio", "file_id": "audio_1"}, {"type": "text", "content": "It is free."}]
     ],
+    "chat_audio_streamed": [
+        [{"type": "file", "modality": "audio", "file_id": "audio_2"}, {"type": "text", "content": "It is free."}]
+    ],
+    "chat_custom_tool_streamed": [
+        [{"type": "tool_call", "id": "call_c", "name": "run_query", "arguments": "select 1"}],
+    ],
+    "chat_function_call_streamed": [[{"type": "tool_call", "name": "find", "arguments": {"n": 7}}]],
+    "chat_gemini_parallel_tools_same_index": [
+        [
+            {"type": "tool_call", "id": "call_1", "name": "find", "arguments": {"n": 1}},
+            {"type": "tool_call", "id": "call_2", "name": "look", "arguments": {"n": 2}},
+        ]
+    ],
+    "chat_reasoning_beside_text_in_a_chunk": [[{"type": "reasoning", "content": "Hmm."}, TEXT]],
     "chat_three_choices_streamed_backwards": [
         [{"type": "text", "content": "aa"}],
         [{"type": "text", "content": "b"}],
@@ -61,6 +75,7 @@ PARTS: dict[str, list[list[dict[str, Any]]]] = {
         ]
     ],
     "messages_no_argument_tool": [[{"type": "tool_call", "id": "toolu_1", "name": "now", "arguments": {}}]],
+    "messages_text_begun_in_the_start": [[{"type": "text", "content": "It is in."}]],
     "messages_eager_tool_streamed": [[{"type": "tool_call", "id": "toolu_1", "name": "now", "arguments": {"pier": 1}}]],
     "messages_cut_tool": [[{"type": "tool_call", "id": "toolu_1", "name": "now", "arguments": '{"pier": "no'}]],
 }
@@ -70,6 +85,8 @@ ALIKE = (
     ("chat_logprobs", "chat_logprobs_streamed"),
     ("responses_mcp", "responses_mcp_streamed"),
     ("responses_computer", "responses_computer_streamed"),
+    ("messages_no_argument_tool", "messages_no_argument_tool_streamed"),
+    ("beta_messages_fallback", "beta_messages_fallback_streamed"),
     ("messages_mcp", "messages_mcp_streamed"),
     ("messages_compaction", "messages_compaction_streamed"),
 )

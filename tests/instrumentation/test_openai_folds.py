@@ -125,3 +125,9 @@ def test_what_the_caller_changes_later_is_recorded_as_it_was() -> None:
     assert [asked.make(asked.raw), answered.make(answered.raw)] == before
     assert "10" in str(before[1])
     assert "I pay" in str(before[1])
+
+
+def test_tool_calls_stand_in_the_order_of_their_indexes() -> None:
+    later, sooner = ({"index": n, "id": f"t{n}", "function": {"name": f"tool{n}", "arguments": "{}"}} for n in (1, 0))
+    result = folded(chunk({"tool_calls": [later]}), chunk({"tool_calls": [sooner]}))
+    assert [call["call_id"] for call in result["requested_tools"]] == ["t0", "t1"]

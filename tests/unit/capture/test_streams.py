@@ -86,6 +86,23 @@ def test_next_by_next_and_then_a_loop_is_one_stream(bench: Bench) -> None:
     assert (end_of(bench)["stream_exit"], end_of(bench)["chunks"]) == ("complete", 3)
 
 
+async def test_next_by_next_and_then_loops_is_one_stream_async(bench: Bench) -> None:
+    stream = Watched(bench).asynchronous
+    assert await anext(stream) == 1
+    async with aclosing(aiter(stream)) as loop:
+        async for chunk in loop:
+            assert chunk == 2
+            break
+    assert [chunk async for chunk in stream] == [3]
+    assert (end_of(bench)["stream_exit"], end_of(bench)["chunks"]) == ("complete", 3)
+
+
+def test_a_chunk_read_inside_a_loop_counts_once(bench: Bench) -> None:
+    stream = Watched(bench).sync
+    assert [(chunk, next(stream, None)) for chunk in stream] == [(1, 2), (3, None)]
+    assert end_of(bench)["chunks"] == 3
+
+
 def test_closed_early(bench: Bench) -> None:
     watched = Watched(bench)
     assert next(watched.sync) == 1
