@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from amfs_otel.model import EventClosed, EventOpened, Message
 
@@ -63,14 +63,18 @@ class Intake:
         """Ends a `wait`."""
         self._wake.set()
 
-    def take(self, limit: int) -> list[Message]:
-        """The next messages, in order, at most `limit`."""
+    def take(self, limit: int) -> Iterator[Message]:
+        """The next messages, in order, at most `limit`.
+
+        Each leaves the queue, and memory, when its turn comes: an event grows while it is worked on, for what the
+        caller put off is then made, so a batch that stood in a list took as much again as the queue itself.
+        """
         self._signalled = False
         self._wake.clear()
-        messages: list[Message] = []
-        while self._messages and len(messages) < limit:
-            messages.append(self._messages.popleft())
-        return messages
+        count = min(limit, len(self._messages))
+        while count and self._messages:
+            count -= 1
+            yield self._messages.popleft()
 
     def rest(self) -> None:
         """All was taken: `wait` waits again, unless something came meanwhile."""

@@ -107,10 +107,9 @@ class Worker:
             self._settle(self.delivery.destination)
         while len(self.intake):
             assembler = self._assembling()
-            messages = self.intake.take(BATCH_LIMIT)
             self._admission.look(self.spooling.pressure, self.state.path)
             assembler.preparer = self._admission.preparer(self._preparer or assembler.preparer)
-            for message in filter(self._admission.takes, messages):
+            for message in filter(self._admission.takes, self.intake.take(BATCH_LIMIT)):
                 items = guard.run("assemble", assembler.prepared, message)
                 if items is None:
                     self.intake.drop("internal_error")

@@ -13,7 +13,7 @@ from amfs_otel.assemble.journal import EventPrepared
 from amfs_otel.capture import Kind, Step
 from amfs_otel.chain.keys import generate_key_text
 from amfs_otel.errors import SpoolError
-from amfs_otel.model import ClosedBy
+from amfs_otel.model import ClosedBy, WindowDropped
 from amfs_otel.pipeline import Pipeline, intake, signer, spooling, worker
 from amfs_otel.spool import Pressure, SpoolFull, SpoolWriter, Stream
 from tests.support.spooled import journaled, spooled, statuses
@@ -130,6 +130,40 @@ def test_an_event_whose_start_alone_was_dropped_is_kept(
     assert made.flush()
     assert [event["status"] for event in by_kind(state)["decision"][0]["events"]] == ["ok"]
     assert made.intake.dropped == {}
+
+
+def test_each_message_leaves_memory_when_its_turn_comes(
+    running: Started, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = running()
+    waiting: list[int] = []
+    takes = made.worker._admission.takes
+
+    def seen(message: Any) -> bool:
+        waiting.append(len(made.intake))
+        return takes(message)
+
+    monkeypatch.setattr(made.worker._admission, "takes", seen)
+    with made.worker._lock, api.session("agent"):
+        for _ in range(10):
+            tool()
+    assert made.flush()
+    assert waiting == list(range(len(waiting) - 1, -1, -1)), "none stands in a batch beside the queue"
+    assert len(by_kind(state)["decision"][0]["events"]) == 10
+
+
+def test_a_flush_in_the_middle_of_a_batch_takes_what_is_left_of_it_in_order() -> None:
+    queue = intake.Intake()
+    messages = [WindowDropped(str(number)) for number in range(5)]
+    for message in messages[:4]:
+        queue.put(message)
+    outer = queue.take(3)
+    taken = [next(outer)]
+    queue.put(messages[4])
+    taken += queue.take(10)
+    assert taken == messages
+    assert list(outer) == []
+    assert len(queue) == 0
 
 
 def test_of_events_with_long_texts_fewer_may_wait(running: Started, monkeypatch: pytest.MonkeyPatch) -> None:
