@@ -29,6 +29,8 @@ _FIELDS: dict[str, str] = {
     "documents": semconv.GEN_AI_RETRIEVAL_DOCUMENTS,
 }
 
+_RECURRING = ("tool_definitions", "system_instructions")
+"""Fields that are the same in most calls of an agent."""
 
 _Making = Callable[[Any], Any]
 
@@ -37,7 +39,7 @@ ALL_REMEMBERED_BYTES = 1 << 18
 """Of one text and what it was made of, and of all of them."""
 
 
-class Remembered(dict[tuple[_Making, bytes], tuple[str, int]]):
+class Remembered(dict[tuple[_Making, bytes | str], tuple[str, int]]):
     """Texts made before, of what recurs: what was marshalled, and what makes a value of it → text, bytes missing.
 
     Tools are the same in most calls, and a conversation repeats all that was said before. When full it begins anew.
@@ -47,7 +49,7 @@ class Remembered(dict[tuple[_Making, bytes], tuple[str, int]]):
         super().__init__()
         self._size = 0
 
-    def keep(self, making: _Making, raw: bytes, made: tuple[str, int]) -> None:
+    def keep(self, making: _Making, raw: bytes | str, made: tuple[str, int]) -> None:
         """Remembers what was made of `raw`, unless that is large."""
         size = len(raw) + len(made[0])
         if size > REMEMBERED_BYTES:
@@ -103,8 +105,8 @@ def _text_of(
         return _json_text(_resolved(value), masker, limit)
     if name == "input_messages":
         return _messages_text(value, masker, limit, remembered)
-    raw = value.raw if name == "tool_definitions" and isinstance(value, Deferred) else None
-    if not isinstance(raw, bytes):
+    raw: Any = value.raw if name in _RECURRING and isinstance(value, Deferred) else None
+    if type(raw) is not bytes and type(raw) is not str:
         return _json_text(_resolved(value), masker, limit)
     known = remembered.get((value.make, raw))
     if known is None:

@@ -57,6 +57,8 @@ def usage_from_langchain(usage: Any) -> Usage:
     """From the `usage_metadata` of langchain's messages, into which its integrations convert; inclusive counts."""
     found = members(usage)
     given, made = members(found.get("input_token_details")), members(found.get("output_token_details"))
+    if not given and not made:
+        return Usage(input=_count(found, "input_tokens"), output=_count(found, "output_tokens"))
     return Usage(
         input=_count(found, "input_tokens"),
         cache_read=_of_any_tier(given, "cache_read"),

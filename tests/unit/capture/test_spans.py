@@ -176,6 +176,22 @@ def test_definitions_that_recur_are_made_once_and_others_never_remembered() -> N
     assert len(remembered) == 3
 
 
+def test_a_system_prompt_that_recurs_is_made_once() -> None:
+    made: list[Any] = []
+
+    def parts(raw: Any) -> Any:
+        made.append(raw)
+        return [{"type": "text", "content": str(raw)}]
+
+    remembered = Remembered()
+    for raw in ("be brief", "be brief", ["be", "brief"], ["be", "brief"]):
+        fields = {"system_instructions": Deferred(parts, raw)}
+        shown = content_attributes(Kind.LLM_CALL, fields, Masker(), None, remembered)
+        assert shown == content_attributes(Kind.LLM_CALL, fields, Masker(), None)
+    assert made.count("be brief") == 3
+    assert made.count(["be", "brief"]) == 4
+
+
 def test_few_texts_are_remembered() -> None:
     remembered = Remembered()
     for number in range(100):
