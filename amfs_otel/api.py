@@ -5,6 +5,7 @@ Everything here is safe to call where nothing is captured: recording functions t
 
 import functools
 import inspect
+import logging
 import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
@@ -114,6 +115,8 @@ def record_decision(
 def outcome(ref: str, type: str, decision_summary: str | None = None) -> None:  # noqa: A002  the public name
     """Says how the decision ended; closes its trace, or attaches to the earlier decision with that ref.
 
+    Without a ref or without a type nothing is recorded: one warning says so, and the trace stays open.
+
     Args:
         ref: What the outcome is known by, such as `DEP-500`.
         type: `success`, `minor_failure`, `failure`, `critical_failure`, or a word of the application's own.
@@ -121,9 +124,25 @@ def outcome(ref: str, type: str, decision_summary: str | None = None) -> None:  
     """
     kind = guard.run(SOURCE, getattr, type, "value", type)
     fields: dict[str, Any] = {"outcome_ref": ref, "outcome_type": capture.name(kind)}
+    if _says_nothing("ref", capture.name(ref)) or _says_nothing("type", fields["outcome_type"]):
+        return
     if decision_summary is not None:
         fields["decision_summary"] = decision_summary
     capture.commit(SOURCE, fields, [])
+
+
+def _says_nothing(field: str, given: str | None) -> bool:
+    """Whether a word of an outcome is missing, which is said once: the record would be for ever, and judge nothing."""
+    missing = not (given or "").strip()
+    if missing and capture.active() is not None:
+        guard.once(
+            f"outcome:{field}",
+            logging.WARNING,
+            "amfs-otel: an outcome without a %s was not recorded and its trace stays open; outcome() needs both a ref "
+            "and a type",
+            field,
+        )
+    return missing
 
 
 def checkpoint() -> None:

@@ -25,7 +25,7 @@ AMFS_OTEL_SIGNING_KEY = "AMFS_OTEL_SIGNING_KEY"
 """The writer key itself: `hex:…`, `base64:…` or text of at least 32 bytes. Prefer a file. Default: none."""
 
 AMFS_OTEL_SIGNING_KEY_FILE = "AMFS_OTEL_SIGNING_KEY_FILE"
-"""File that holds the writer key. Default: `keys/writer.key` in the state directory, if it exists."""
+"""File that holds the writer key. Default for a server: `keys/writer.key` in the state directory, if it exists."""
 
 AMFS_TRACE_SIGNING_KEY = "AMFS_TRACE_SIGNING_KEY"
 """Alias of `AMFS_OTEL_SIGNING_KEY`."""
@@ -34,7 +34,7 @@ AMFS_OTEL_LOG_KEY = "AMFS_OTEL_LOG_KEY"
 """The log key itself (seals records); whoever holds it may append entries. Prefer a file. Default: none."""
 
 AMFS_OTEL_LOG_KEY_FILE = "AMFS_OTEL_LOG_KEY_FILE"
-"""File that holds the log key. Default: `keys/log.key` in the state directory, if it exists."""
+"""File that holds the log key. Default for a server: `keys/log.key` in the state directory, if it exists."""
 
 AMFS_OTEL_LEDGER_CONTENT = "AMFS_OTEL_LEDGER_CONTENT"
 """Which texts the decision trace keeps: `none`, `decision` (summaries, memory values, queries) or `all` (also prompts,
@@ -43,7 +43,7 @@ Default: `decision`."""
 
 AMFS_OTEL_MASK_PATTERNS = "AMFS_OTEL_MASK_PATTERNS"
 """File with one regular expression per line; each match is masked, besides the built-in key, token and card patterns,
-before anything touches the disk. Default: none."""
+before anything touches the disk. Where the file cannot be read, every text is kept as `[masked]`. Default: none."""
 
 AMFS_OTEL_AGENT_ID = "AMFS_OTEL_AGENT_ID"
 """Name of the agent where neither code, memory handle nor framework gives one. Default: `OTEL_SERVICE_NAME`, else the

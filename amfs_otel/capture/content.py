@@ -25,6 +25,7 @@ from pathlib import Path
 from types import MemberDescriptorType, SimpleNamespace
 from typing import Any, cast
 
+from amfs_otel import environment_variables as env
 from amfs_otel import guard
 from amfs_otel.capture.marks import RULES, is_marked, lowered_text
 from amfs_otel.capture.plain import texts_of
@@ -182,10 +183,13 @@ class Masker:
     Attributes:
         patterns: The user's own expressions, besides the built-in ones.
         functions: The user's own functions, text → text.
+        blind: The user's own expressions could not be read. What they would have masked is not known, so every text is
+            masked as a whole; names are not, for without them no decision could be found.
     """
 
     patterns: tuple[re.Pattern[str], ...] = ()
     functions: tuple[Callable[[str], str], ...] = ()
+    blind: bool = False
     _known: dict[str, str] = field(default_factory=dict[str, str], compare=False, repr=False)
 
     def identifier(self, text: str) -> str:
@@ -214,11 +218,13 @@ class Masker:
 
     def text(self, text: str) -> str:
         """Masks keys, tokens and card numbers."""
+        if self.blind:
+            return MASK if text else text
         return _replaced(_CARD, _without_card, self._without_keys(text))
 
     def leaves(self, texts: str) -> bool:
         """Whether there is nothing to mask in `texts`, as `plain.texts_of` gives them. In doubt it says no."""
-        if self.patterns or self.functions:
+        if self.patterns or self.functions or self.blind:
             return False
         if is_marked(lowered_text(texts)):
             return False
@@ -326,15 +332,26 @@ def add_masking_function(function: Callable[[str], str]) -> None:
 
 
 def masker_from_file(path: Path | None) -> Masker:
-    """A masker with the expressions in `path`, one a line; an unusable line is reported once and left out."""
+    """A masker with the expressions in `path`, one a line; an unusable line is reported once and left out.
+
+    Where the file cannot be read, which is reported once, it masks every text.
+    """
     if path is None:
         return Masker(functions=tuple(_functions))
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        guard.once("mask_patterns", 30, "amfs-otel: %s cannot be read (%s); no own patterns", path, reason)
-        return Masker(functions=tuple(_functions))
+        guard.once(
+            "mask_patterns",
+            30,
+            "amfs-otel: %s: %s cannot be read (%s); no text is kept, since what it would mask is not known. Correct it "
+            "and start the program again.",
+            env.AMFS_OTEL_MASK_PATTERNS,
+            path,
+            reason,
+        )
+        return Masker(functions=tuple(_functions), blind=True)
     return Masker(tuple(_compiled(path, lines)), tuple(_functions))
 
 

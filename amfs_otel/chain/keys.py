@@ -231,20 +231,28 @@ def ed25519_key_from_text(text: str | bytes, *, where: str = "") -> Ed25519Key:
     return Ed25519Key(_secret_from_text(text, where))
 
 
-def key_from_file(path: str | Path) -> Key:
+def key_from_file(path: str | Path, *, named_by: str = "") -> Key:
     """Return the HMAC key in a file.
+
+    Args:
+        path: The file.
+        named_by: The setting that names it, for messages.
 
     Raises:
         KeyUnavailable: The file cannot be read.
         ConfigurationError: Its content is no key.
     """
+    where = f"{named_by} ({path})" if named_by else str(path)
     try:
         data = Path(path).read_bytes()
     except OSError as error:
         raise KeyUnavailable(
-            "the key file cannot be read", where=str(path), got=error.strerror or "an error"
+            "the key file cannot be read",
+            where=where,
+            got=error.strerror or "an error",
+            hint="Check its path, owner and mode.",
         ) from error
-    return key_from_text(data, where=str(path))
+    return key_from_text(data, where=where)
 
 
 def generate_key_text() -> str:
@@ -264,7 +272,9 @@ def _secret_from_text(text: str | bytes, where: str) -> bytes:
     except (binascii.Error, ValueError):
         kind = raw.split(b":", 1)[0].decode("ascii")
         # The decoder's own message may quote the key: it is neither shown nor chained.
-        raise ConfigurationError(f"the key is not valid {kind}", where=where) from None
+        raise ConfigurationError(
+            f"the key is not valid {kind}", where=where, hint="Was it copied whole? `amfs-otel keygen` makes a new one."
+        ) from None
     if len(secret) < MIN_KEY_BYTES:
         raise ConfigurationError(
             "the key is too short",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from amfs_otel.cli.failure import Code, UsageError, command, tell
-from amfs_otel.cli.options import AsJson, Dsn, Log, Yes
+from amfs_otel.cli.options import AsJson, Dsn, Log, Yes, given
 
 if TYPE_CHECKING:
     from amfs_otel.drain.filling import Filled
@@ -23,7 +23,12 @@ def drain(
     *,
     to: Annotated[
         str | None,
-        typer.Option(metavar="DSN", help="Send every spooled frame there, whatever it was for.", show_default=False),
+        typer.Option(
+            metavar="DSN",
+            help="Send every spooled frame there, whatever it was for.",
+            show_default=False,
+            callback=given,
+        ),
     ] = None,
     yes: Yes = False,
     as_json: AsJson = False,

@@ -8,10 +8,24 @@ import typer
 if TYPE_CHECKING:
     from amfs_otel.settings import Settings
 
+
+def given(dsn: str | None) -> str | None:
+    """A DSN that names something; a callback of typer's. libpq would take an empty one for some database of its own.
+
+    Raises:
+        typer.BadParameter: It is empty.
+    """
+    if dsn is not None and not dsn.strip():
+        raise typer.BadParameter("it is empty; expected postgresql://USER@HOST:PORT/DATABASE.")
+    return dsn
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="The answer as JSON, by its schema in docs/schemas/.")]
 Dsn = Annotated[
     str | None,
-    typer.Option("--dsn", metavar="DSN", help="Server to use instead of AMFS_OTEL_DSN.", show_default=False),
+    typer.Option(
+        "--dsn", metavar="DSN", help="Server to use instead of AMFS_OTEL_DSN.", show_default=False, callback=given
+    ),
 ]
 Log = Annotated[
     str | None, typer.Option("--log", metavar="NAME", help="Log to use instead of AMFS_OTEL_LOG.", show_default=False)
@@ -100,6 +114,6 @@ def agreed(question: str, *, yes: bool) -> bool:
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise UsageError("this asks a question and nobody can answer here", hint="Say --yes if you mean it.")
+        raise UsageError(f"nobody can be asked here: {question} With --yes that is agreed to")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

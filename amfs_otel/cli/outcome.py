@@ -1,5 +1,7 @@
 """`outcome`: how a decision ended, reported by a person or a pipeline."""
 
+import math
+import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -7,11 +9,39 @@ import typer
 
 from amfs_otel.cli.failure import Code, command, tell
 from amfs_otel.cli.options import AsJson, Dsn, Log, said
+from amfs_otel.errors import ConfigurationError
+
+CLOCKS_DIFFER_NS = 60_000_000_000
+"""How far ahead of this machine's clock a time may be: that of another machine may go faster."""
 
 
 def register(app: typer.Typer) -> None:
     """Registers the command."""
     command(app, "outcome")(outcome)
+
+
+def _word(text: str) -> str:
+    """A type that says something: the record is for ever.
+
+    Raises:
+        typer.BadParameter: It is empty.
+    """
+    if not text.strip():
+        raise typer.BadParameter(
+            "it is empty; say success, minor_failure, failure, critical_failure, or your own word."
+        )
+    return text
+
+
+def _number(score: float | None) -> float | None:
+    """A score that can be compared.
+
+    Raises:
+        typer.BadParameter: It is no finite number.
+    """
+    if score is not None and not math.isfinite(score):
+        raise typer.BadParameter(f"a finite number is expected, not {score}.")
+    return score
 
 
 def outcome(
@@ -20,7 +50,9 @@ def outcome(
     ],
     type_: Annotated[
         str,
-        typer.Argument(metavar="TYPE", help="success, minor_failure, failure, critical_failure, or your own word."),
+        typer.Argument(
+            metavar="TYPE", help="success, minor_failure, failure, critical_failure, or your own word.", callback=_word
+        ),
     ],
     *,
     summary: Annotated[str | None, typer.Option(help="One sentence.", show_default=False)] = None,
@@ -29,7 +61,9 @@ def outcome(
         typer.Option(metavar="TIME", help="When it showed: RFC 3339, a date, or 30m, 6h, 7d ago.", show_default=False),
     ] = None,
     source: Annotated[str | None, typer.Option(help="Who says so.", show_default=False)] = None,
-    score: Annotated[float | None, typer.Option(help="A number on your scale.", show_default=False)] = None,
+    score: Annotated[
+        float | None, typer.Option(help="A number on your scale.", show_default=False, callback=_number)
+    ] = None,
     as_json: AsJson = False,
     dsn: Dsn = None,
     log: Log = None,
@@ -64,6 +98,8 @@ def outcome(
         place = f"entry {done.sequence_number}" if done.sequence_number is not None else "not sealed yet"
         write(f"{printable(judgement.ref)} → {printable(type_)}: record …{done.record_id[-8:]} ({place})")
         write(f"judges the decision {printable(_decision(known))}")
+    if done.problem is not None:
+        tell(f"the outcome is stored as record {done.record_id} and not sealed: {done.problem}")
     older = _older(known["other_traces"])
     if older:
         tell(older)
@@ -88,4 +124,14 @@ def _older(others: Sequence[str]) -> str | None:
 def _ns_from(text: str) -> int:
     from amfs_otel.cli.times import moment_from
 
-    return int(moment_from(text, where="--at").timestamp() * 1_000_000) * 1000
+    at_ns = int(moment_from(text, where="--at").timestamp() * 1_000_000) * 1000
+    if at_ns > time.time_ns() + CLOCKS_DIFFER_NS:
+        # It would be the newest outcome until that time comes, whatever is said meanwhile.
+        raise ConfigurationError(
+            "is in the future",
+            where="--at",
+            expected="when the outcome showed",
+            got=repr(text[:40]),
+            hint="An outcome is reported once it is known; without --at it is now.",
+        )
+    return at_ns

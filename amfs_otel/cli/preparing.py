@@ -1,5 +1,6 @@
 """`init` and `keygen`: a server for a log, and keys."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -80,8 +81,8 @@ def _next_steps(done: "PreparedLog") -> list[str]:
         export.append(f"  export AMFS_OTEL_LOG={done.log}")
     lines = [
         "",
-        "Agents need a user of the server that may write to the log and no more. In SQL, with a password of your own:",
-        "  CREATE ROLE agent LOGIN PASSWORD 'PASSWORD' IN ROLE amfs_otel_writer;",
+        "Agents and people need users of the server, none an administrator. In SQL, with passwords of your own:",
+        *_users(done),
         "",
         "and in their environment, as that user:",
         *export,
@@ -98,6 +99,19 @@ def _next_steps(done: "PreparedLog") -> list[str]:
     else:
         lines += ["", "Records stay stored, without an entry, until somebody with the log key runs: amfs-otel sealer"]
     return lines
+
+
+def _users(done: "PreparedLog") -> list[str]:
+    """The statements that make a user for each purpose; whoever holds the log key here seals, so it needs that role."""
+    here = [("agent", "amfs_otel_writer, amfs_otel_sealer", "agents here, which seal: log.key is here")]
+    elsewhere = "agents elsewhere, which only write" if "log" in done.held else "agents, which only write"
+    writer = "agent_elsewhere" if "log" in done.held else "agent"
+    users = [
+        *(here if "log" in done.held else ()),
+        (writer, "amfs_otel_writer", elsewhere),
+        ("person", "amfs_otel_reader", "people, for list, explain and verify"),
+    ]
+    return [f"  CREATE ROLE {name} LOGIN PASSWORD 'PASSWORD' IN ROLE {roles};  -- {who}" for name, roles, who in users]
 
 
 def dsn_of(place: str) -> str:
@@ -138,6 +152,12 @@ def keygen(
     if out is not None and out.exists():
         raise UsageError(
             "there is such a file; it was left alone", where=str(out), hint="Name another with --out, or move it away."
+        )
+    if out is not None and not os.access(out.parent, os.W_OK):
+        raise UsageError(
+            "no file can be made there",
+            where=str(out.parent),
+            hint="Make that directory or its mode fit, or name another file with --out.",
         )
     new = new_key()
     if announce:

@@ -10,8 +10,10 @@ from amfs_otel.cli.options import AsJson, Dsn, Log, said
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from amfs_otel.drain.open_store import Opened
     from amfs_otel.graph.listing import ListFilter
     from amfs_otel.graph.reading import Reader
+    from amfs_otel.settings import Settings
 
 OUTCOME_TYPES = ("success", "minor_failure", "failure", "critical_failure")
 NEWEST = 1000
@@ -85,6 +87,7 @@ def list_(
     rows = _answer(dsn, log, lambda reader: reader.list(wanted))
     if not rows:
         _say_why_none(dsn, log, wanted)
+        _say_what_is_open(dsn, log)
     if as_json:
         write_json(rows)
     elif as_csv:
@@ -101,7 +104,7 @@ def show(record: RefOrId, *, as_json: AsJson = False, dsn: Dsn = None, log: Log 
     from amfs_otel.cli.output import show as shown
     from amfs_otel.cli.output import write_json
 
-    answer = _answer(dsn, log, lambda reader: reader.show(record))
+    answer = _answer(dsn, log, lambda reader: _found(reader, reader.show, record))
     if as_json:
         write_json(answer)
     else:
@@ -119,7 +122,7 @@ def explain(ref: RefOrId, *, as_json: AsJson = False, dsn: Dsn = None, log: Log 
     from amfs_otel.cli.output import show as shown
     from amfs_otel.cli.output import write_json
 
-    answer = _answer(dsn, log, lambda reader: reader.explain(ref))
+    answer = _answer(dsn, log, lambda reader: _found(reader, reader.explain, ref))
     if as_json:
         write_json(answer)
     else:
@@ -154,14 +157,87 @@ def tree(
 
 
 def _answer(dsn: str | None, log: str | None, ask: "Callable[[Reader], Any]") -> Any:
-    """Asks the store; says on stderr what of the spool could not be taken over."""
+    """Asks the store; says on stderr what of the spool could not be taken over, or waits there for a server."""
     from amfs_otel.cli.options import settings_for
+    from amfs_otel.drain.asking import NothingRecorded
+    from amfs_otel.graph.finding import NothingFound
+
+    settings = settings_for(dsn, log)
+    try:
+        return _asked(settings, ask, of_option=dsn is not None)
+    except (NothingFound, NothingRecorded):
+        _say_what_is_open(dsn, log)
+        raise
+
+
+def _asked(settings: "Settings", ask: "Callable[[Reader], Any]", *, of_option: bool) -> Any:
     from amfs_otel.drain.asking import asking
 
-    with asking(settings_for(dsn, log)) as (opened, reader):
+    with asking(settings) as (opened, reader):
         for problem in opened.filled.problems if opened.filled is not None else ():
             tell(problem)
+        if not opened.local:
+            _say_what_waits(opened, settings, of_option=of_option)
         return ask(reader)
+
+
+def _found(reader: "Reader", ask: "Callable[[str], Any]", text: str) -> Any:
+    """What `ask` finds; where that is nothing and `text` is the id of a session, how its decisions are listed."""
+    import shlex
+
+    from amfs_otel.graph.finding import NothingFound
+    from amfs_otel.graph.listing import ListFilter
+
+    try:
+        return ask(text)
+    except NothingFound:
+        if reader.list(ListFilter(session=text, limit=1)):
+            raise UsageError(
+                "is the id of a session, not of one of its decisions",
+                where=text,
+                hint=f"Find them with: amfs-otel list --session {shlex.quote(text)}.",
+            ) from None
+        raise
+
+
+def _say_what_waits(opened: "Opened", settings: "Settings", *, of_option: bool) -> None:
+    """What ended processes left here for a server that did not take it: no answer from there can show it."""
+    from amfs_otel.drain.waiting import waiting_here
+    from amfs_otel.settings import DEFAULT_LOG
+
+    found = waiting_here(opened.store, settings, ended=True)
+    if not found.records and not found.unfinished:
+        return
+    if found.records:
+        what = "1 record waits" if found.records == 1 else f"{found.records} records wait"
+    else:
+        what = "unfinished traces wait"
+    by = "amfs-otel drain" + (f" --log {settings.log}" if settings.log != DEFAULT_LOG else "")
+    tell(f"{what} in the spool here; to bring them in: {by}{', with this DSN in AMFS_OTEL_DSN' if of_option else ''}")
+
+
+def _say_what_is_open(dsn: str | None, log: str | None) -> None:
+    """Beside an answer that there is nothing: traces that processes here hold open, and when they will show."""
+    from amfs_otel.cli.options import settings_for
+    from amfs_otel.errors import SpoolError
+    from amfs_otel.spool import StateDirectory, open_traces
+    from amfs_otel.store.destination import destination_of
+
+    settings = settings_for(dsn, log)
+    try:
+        found = open_traces(StateDirectory(settings.state_dir), destination_of(settings.dsn, settings.log))
+    except SpoolError:
+        return  # doctor names it; the answer stands without it
+    idle = f"{settings.inferred_idle_s:g} s without a call"
+    if settings.idle_s != settings.inferred_idle_s:
+        idle += f" ({settings.idle_s:g} s inside a session)"
+    for one in found:
+        what = "1 trace is" if one.count == 1 else f"{one.count} traces are"
+        shows = "it shows" if one.count == 1 else "they show"
+        tell(
+            f"{what} open in {one.program or 'a process'} (pid {one.pid}); {shows} after an outcome, at its exit, or "
+            f"after {idle}"
+        )
 
 
 def _say_why_none(dsn: str | None, log: str | None, wanted: "ListFilter") -> None:

@@ -5,14 +5,18 @@ from collections.abc import Iterator
 from amfs_otel.doctor.cause import Cause
 from amfs_otel.doctor.facts import EndpointFacts, Facts, KeyFacts, StoreFacts
 from amfs_otel.doctor.process_causes import current_processes, foreign_cause, process_causes_of
+from amfs_otel.doctor.stranded import stranded_causes_of
 from amfs_otel.settings import LedgerContent
 from amfs_otel.spool import Pressure, pressure_from_usage
 
 SEAL_DEADLINE_S = 60.0
 SPOOL_AGE_S = 900.0
+_ANOTHER_DIRECTORY = "Set AMFS_OTEL_STATE_DIR to a directory that this user can write"
 _POSTURE_STEPS = {
-    "SUPERUSER": "Put another user into AMFS_OTEL_DSN: CREATE USER agent; GRANT amfs_otel_writer TO agent.",
-    "OWNER": "Connect as a user with the role amfs_otel_writer only; an owner that can log in: ALTER ROLE … NOLOGIN.",
+    "SUPERUSER": "Put another user into AMFS_OTEL_DSN: CREATE USER agent; GRANT amfs_otel_writer TO agent; "
+    "where the log key is also: GRANT amfs_otel_sealer TO agent.",
+    "OWNER": "Connect as a user with the role amfs_otel_writer (and amfs_otel_sealer where the log key is); "
+    "an owner that can log in: ALTER ROLE … NOLOGIN.",
     "ROLES": "Run amfs-otel init as an administrator: it makes the roles.",
     "PARTS": "Run amfs-otel init as an administrator, or REVOKE SELECT ON amfs_otel.part FROM amfs_otel_writer.",
     "ROW_SECURITY": "ALTER TABLE … DISABLE ROW LEVEL SECURITY for each.",
@@ -34,8 +38,8 @@ def causes_of(facts: Facts) -> list[Cause]:
         *_hook(facts),
         *_packages(facts),
         *_endpoint(facts),
-        *_keys(facts),
         *_store(facts),
+        *_keys(facts),
         *_sealing(facts),
         *_spool(facts),
         *_content(facts),
@@ -134,22 +138,36 @@ def _keys(facts: Facts) -> Iterator[Cause]:
             )
     writer = next((key for key in facts.keys if key.role == "writer"), KeyFacts("writer"))
     if facts.settings.dsn is not None and writer.kid is None and writer.problem is None:
+        unprepared = facts.store.problem is None and not facts.store.prepared
+        begins = "amfs-otel init makes it with the log. Where it ran elsewhere, c" if unprepared else "C"
         yield Cause(
             "NO_KEY",
             "problem",
             "A database is configured but no writer key is here: decision traces wait unsigned.",
-            f"Copy writer.key from where amfs-otel init ran to {facts.spool.path}/keys/, or set "
+            f"{begins}opy writer.key from where amfs-otel init ran to {facts.spool.path}/keys/, or set "
             "AMFS_OTEL_SIGNING_KEY_FILE.",
+        )
+    lost = [key.role for key in facts.keys if key.kid is None and key.problem is None]
+    if lost and facts.store.local and facts.store.prepared:
+        files = " and ".join(f"development-{role}.key" for role in lost)
+        yield Cause(
+            "NO_KEY",
+            "problem",
+            f"The local database is there, and what it began with is not: {files}. Decision traces wait unsigned.",
+            f"Restore the key files of {facts.spool.path}/keys/, or begin anew with: amfs-otel reset --local.",
         )
     for key in facts.keys:
         known = {one.kid for one in facts.store.announced if one.role == key.role and one.state == "add"}
-        if key.kid is not None and facts.store.prepared and key.kid not in known:
+        if key.kid is not None and facts.store.prepared and facts.store.readable and key.kid not in known:
             yield Cause(
                 "KEY_UNKNOWN",
                 "problem",
                 f"The log {facts.settings.log} does not know the {key.role} key {key.kid} ({key.source}); it knows "
                 f"{', '.join(sorted(known)) or 'none'}.",
-                "Use an announced key; a new one is announced by amfs-otel keygen --announce.",
+                "Restore the key files that the log began with, or begin anew with: amfs-otel reset --local."
+                if key.development
+                else "Put an announced key there. Who holds an announced writer key makes another with: "
+                f"amfs-otel keygen --role {key.role} --announce --out FILE.",
             )
     if any(key.development for key in facts.keys):
         yield Cause(
@@ -171,7 +189,9 @@ def _store(facts: Facts) -> Iterator[Cause]:
         )
     if store.problem is not None:
         code, step = _store_step(store)
-        yield Cause(code, "problem", store.problem, f"{step} Traces wait in the spool meanwhile.")
+        # A user who is refused something may still write: then the records are stored.
+        waits = "" if store.refused else " Traces wait in the spool meanwhile."
+        yield Cause(code, "problem", store.problem, f"{step}{waits}")
     elif store.exists and not store.prepared and not store.local:
         there = f" It holds {', '.join(store.others)}." if store.others else ""
         yield Cause(
@@ -187,6 +207,8 @@ def _store(facts: Facts) -> Iterator[Cause]:
             f"Nothing was ever recorded for the log {facts.settings.log}; the store holds {', '.join(store.others)}.",
             "Correct AMFS_OTEL_LOG (or --log); a log begins when an agent records for it.",
         )
+    if store.prepared and not store.readable:
+        yield _unreadable(facts)
     if store.outdated:
         yield Cause("STORE_OUTDATED", "problem", "The schema is older than this library.", "Run amfs-otel init.")
     for fact in store.posture:
@@ -205,6 +227,25 @@ def _store(facts: Facts) -> Iterator[Cause]:
             )
 
 
+def _unreadable(facts: Facts) -> Cause:
+    """A user who may not read the log: one that only writes, unless it is to seal or somebody asks."""
+    user = '"' + facts.store.user.replace('"', '""') + '"'
+    if any(key.role == "log" and key.kid is not None for key in facts.keys):
+        return Cause(
+            "MAY_NOT_SEAL",
+            "problem",
+            f"The log key is here, and the user {facts.store.user} may not seal: its records are stored without an "
+            "entry.",
+            f"In SQL, as an administrator: GRANT amfs_otel_sealer TO {user};",
+        )
+    return Cause(
+        "MAY_NOT_READ",
+        "note",
+        f"The user {facts.store.user} may write to the log and not read it; list, explain and verify need one who may.",
+        f"For people, in SQL, as an administrator: GRANT amfs_otel_reader TO {user}; or a user of their own.",
+    )
+
+
 def _store_step(store: StoreFacts) -> tuple[str, str]:
     """The code for a store that cannot be looked at, and what to do."""
     if store.local:
@@ -212,6 +253,8 @@ def _store_step(store: StoreFacts) -> tuple[str, str]:
         return code, "Correct what is named, and run amfs-otel doctor again."
     if store.unreachable:
         return "STORE_UNREACHABLE", "Start the server, or correct host and port in AMFS_OTEL_DSN (or --dsn)."
+    if store.refused:
+        return "STORE_UNUSABLE", "Let an administrator do what is named, and run amfs-otel doctor again."
     return "STORE_UNUSABLE", "Check user, password and database name in AMFS_OTEL_DSN (or --dsn)."
 
 
@@ -236,11 +279,11 @@ def _spool(facts: Facts) -> Iterator[Cause]:
             "SPOOL_UNUSABLE",
             "problem",
             spool.problem or f"{spool.path} cannot be used.",
-            "Set AMFS_OTEL_STATE_DIR to a directory that this user can write; until then traces are lost where no "
+            f"{'Make room on this disk' if spool.no_room else _ANOTHER_DIRECTORY}; until then traces are lost where no "
             "database is configured.",
         )
         return
-    if spool.ephemeral and spool.segments + spool.elsewhere + len(facts.processes) > 0:
+    if spool.ephemeral and (spool.segments or spool.elsewhere or facts.processes):
         yield Cause(
             "SPOOL_EPHEMERAL",
             "warning",
@@ -257,13 +300,7 @@ def _spool(facts: Facts) -> Iterator[Cause]:
             f"are for this store{since}.",
             "amfs-otel drain",
         )
-    if spool.elsewhere:
-        yield Cause(
-            "STRANDED",
-            "warning",
-            f"{spool.elsewhere} spool files were made for another store or log.",
-            "amfs-otel drain with that store's settings, or amfs-otel drain --to DSN.",
-        )
+    yield from stranded_causes_of(facts)
     if spool.quarantined:
         yield Cause(
             "QUARANTINE",

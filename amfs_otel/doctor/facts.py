@@ -49,6 +49,7 @@ class StoreFacts:
         exists: A local one was made; always true with a DSN.
         problem: Why it could not be looked at.
         unreachable: That is because nobody answers.
+        refused: That is because the server refused a statement, as for a user without a role of ours.
         server: Version of PostgreSQL.
         prepared: It holds our schema and this log.
         others: Logs that it holds, where nothing was recorded for this one yet, nor lies in the spool for it.
@@ -57,6 +58,8 @@ class StoreFacts:
         unsealed: Records without an entry; `None` where this user may not ask.
         oldest_unsealed_s: How long the oldest of them has waited.
         held_by: Which session holds sealing back.
+        user: Who asks, as the server knows this user.
+        readable: This user may read the log; without that, announced keys and numbers are not known.
         announced: Keys that the log announces.
         posture: How well the database keeps what it holds.
     """
@@ -65,6 +68,7 @@ class StoreFacts:
     exists: bool = True
     problem: str | None = None
     unreachable: bool = False
+    refused: bool = False
     server: str | None = None
     prepared: bool = False
     others: tuple[str, ...] = ()
@@ -73,8 +77,29 @@ class StoreFacts:
     unsealed: int | None = None
     oldest_unsealed_s: float | None = None
     held_by: str | None = None
+    user: str = ""
+    readable: bool = True
     announced: tuple[AnnouncedKey, ...] = ()
     posture: tuple[PostureFact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ElsewhereFacts:
+    """Files in the spool that wait for another store than the one that the settings name.
+
+    Attributes:
+        destination: `local`, or what stands for a server's database and log.
+        files: How many.
+        logs: The logs that they were made for, as far as that can be read.
+        here: They are for another log in the database that the settings name.
+        programs: Who made them, as far as status files tell.
+    """
+
+    destination: str
+    files: int = 0
+    logs: tuple[str, ...] = ()
+    here: bool = False
+    programs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,24 +110,26 @@ class SpoolFacts:
         path: The state directory.
         usable: It can be written, or made.
         problem: Why not.
+        no_room: It is room that is missing.
         ephemeral: It dies with the machine or container; `None` where nobody can tell.
         used_bytes: What it takes.
         segments: Files waiting for the store that the settings name.
         oldest_s: Age of the oldest of them.
         waiting: Records in them that the store does not hold yet; `None` where that was not looked at.
-        elsewhere: Files waiting for other stores.
+        elsewhere: What waits for other stores.
         quarantined: Records that a store refused.
     """
 
     path: str
     usable: bool = True
     problem: str | None = None
+    no_room: bool = False
     ephemeral: bool | None = None
     used_bytes: int = 0
     segments: int = 0
     oldest_s: float | None = None
     waiting: int | None = None
-    elsewhere: int = 0
+    elsewhere: tuple[ElsewhereFacts, ...] = ()
     quarantined: int = 0
 
 

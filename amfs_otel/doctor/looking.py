@@ -1,32 +1,31 @@
 """Looking: settings, status files, endpoint, store, spool, keys, packages. All the I/O of `doctor` is here."""
 
 import contextlib
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
-from uuid import UUID
 
 from amfs_otel import spool
+from amfs_otel.chain.entry import Entry
 from amfs_otel.doctor.endpoint import endpoint_facts
-from amfs_otel.doctor.facts import Facts, KeyFacts, SpoolFacts, StoreFacts
+from amfs_otel.doctor.facts import ElsewhereFacts, Facts, KeyFacts, SpoolFacts, StoreFacts
 from amfs_otel.doctor.hook import hook_facts
-from amfs_otel.doctor.trying import mask_problems_of, refusal_of
+from amfs_otel.doctor.trying import Refusal, mask_problems_of, refusal_of
 from amfs_otel.drain.custody import Role, held_key
 from amfs_otel.drain.open_store import open_as_it_is, spooled_logs
+from amfs_otel.drain.waiting import key_is_here, waiting_here
 from amfs_otel.errors import AmfsOtelError, SpoolError, StoreError, StoreUnavailable
 from amfs_otel.libraries import LIBRARIES
 from amfs_otel.settings import Settings
-from amfs_otel.spool import Frame, ProcessStatus, Segment, StateDirectory
+from amfs_otel.spool import ProcessStatus, Segment, StateDirectory
+from amfs_otel.store.announced import AnnouncedKey
 from amfs_otel.store.binaries import find_binaries
 from amfs_otel.store.destination import destination_of
 from amfs_otel.store.postgres import Store
 
 NEWEST = 20
-READ_AT_MOST = 32 << 20
-"""Bytes of a spool that is still read to count what waits in it: looking takes seconds at most."""
 _PACKAGES = ("amfs-otel", "opentelemetry-sdk", "opentelemetry-distro", "opentelemetry-exporter-otlp", "psycopg")
 _ROLES: tuple[Role, ...] = ("writer", "log")
 
@@ -40,14 +39,15 @@ def gather(settings: Settings) -> Facts:
     state = StateDirectory(settings.state_dir)
     refusal = refusal_of(state)
     store, waiting = _store(settings, state)
+    processes = _processes(state)
     return Facts(
         settings=settings,
         versions=_versions(),
-        processes=_processes(state),
+        processes=processes,
         endpoint=endpoint_facts(settings),
         hook=hook_facts(),
         store=store,
-        spool=_spool(settings, state, refusal, waiting),
+        spool=_spool(settings, state, refusal, waiting, processes),
         keys=tuple(_key(settings, state, role) for role in _ROLES),
         owners=_owners(),
         rivals=_rivals(),
@@ -116,12 +116,14 @@ def _store(settings: Settings, state: StateDirectory) -> tuple[StoreFacts, int |
                 return StoreFacts(local, exists=False), None
             facts = _looked_at(opened.store, local=local)
             if facts.prepared:
-                return facts, _waiting(opened.store, settings, state)
+                return facts, _waiting(opened.store, settings)
             if facts.others and _may_be_spooled(settings, state):
                 facts = replace(facts, others=())
             return facts, None
     except StoreUnavailable as error:
         return StoreFacts(local, problem=str(error), unreachable=True), None
+    except StoreError as error:
+        return StoreFacts(local, problem=str(error), refused=True), None
     except AmfsOtelError as error:
         return StoreFacts(local, problem=str(error)), None
     except OSError as error:  # the local store's files, of which this user may see nothing
@@ -132,7 +134,7 @@ def _may_be_spooled(settings: Settings, state: StateDirectory) -> bool:
     """Whether something lies in the spool for the log, or it cannot be told."""
     try:
         segments = spool.list_segments(state, destination_of(settings.dsn, settings.log))
-        if segments and not _key_is_here(state):
+        if segments and not key_is_here(state):
             return True
         found = spooled_logs(state, segments)
     except SpoolError:
@@ -140,29 +142,10 @@ def _may_be_spooled(settings: Settings, state: StateDirectory) -> bool:
     return settings.log in found or None in found
 
 
-def _key_is_here(state: StateDirectory) -> bool:
-    """Whether there is a key to read the spool with; asking for it would make one."""
-    return os.path.exists(state.keys / "spool.key")  # noqa: PTH110  (Path.exists raises where it may not look)
-
-
-def _waiting(store: Store, settings: Settings, state: StateDirectory) -> int | None:
-    """Spooled records that are not in the store. `None` where that cannot be told.
-
-    A segment stays ten minutes after its records were sealed, so files alone do not tell. Nobody can tell where a dead
-    process left a journal, where there is too much to read, or where the key to read it with or the right to ask lacks.
-    """
-    try:
-        segments = spool.list_segments(state, destination_of(settings.dsn, settings.log))
-        if not segments:
-            return 0
-        orphaned = any(one.stream == "journal" and not one.alive for one in segments)
-        if orphaned or not _key_is_here(state) or spool.usage_bytes(state) > READ_AT_MOST:
-            return None
-        records = spool.read_stream((one for one in segments if one.stream == "records"), state.spool_key())
-        ids = {str(UUID(bytes=item.frame_id)) for _, item in records if isinstance(item, Frame)}
-        return len(ids - store.places(sorted(ids)).keys())
-    except (SpoolError, StoreError):
-        return None
+def _waiting(store: Store, settings: Settings) -> int | None:
+    """Spooled records that are not in the store. `None` where that cannot be told, as of a dead process's journal."""
+    found = waiting_here(store, settings)
+    return None if found.unfinished else found.records
 
 
 def _looked_at(store: Store, *, local: bool) -> StoreFacts:
@@ -170,19 +153,23 @@ def _looked_at(store: Store, *, local: bool) -> StoreFacts:
     state = store.schema_state()
     if not state.present or state.foreign:
         return StoreFacts(local, server=server)
-    if store.log_uid() is None:
+    if not store.is_begun():
         return StoreFacts(local, server=server, others=tuple(store.logs()))
     unsealed: int | None = None
     oldest: float | None = None
     held_by: str | None = None
+    head: Entry | None = None
+    announced: tuple[AnnouncedKey, ...] = ()
+    readable = True
     try:
         lag = store.lag()
         unsealed, oldest, held_by = lag.unsealed, lag.oldest_s, lag.held_by
+        head = store.head()
+        announced = tuple(store.announced_keys())
     except StoreUnavailable:
         raise
     except StoreError:
-        pass  # a writer may not ask; what it may is looked at
-    head = store.head()
+        readable = False  # a writer may not ask; what it may is looked at
     return StoreFacts(
         local,
         server=server,
@@ -192,15 +179,23 @@ def _looked_at(store: Store, *, local: bool) -> StoreFacts:
         unsealed=unsealed,
         oldest_unsealed_s=oldest,
         held_by=held_by,
-        announced=tuple(store.announced_keys()),
+        user=store.connection.info.user,
+        readable=readable,
+        announced=announced,
         posture=tuple(store.posture()),
     )
 
 
-def _spool(settings: Settings, state: StateDirectory, refusal: str | None, waiting_records: int | None) -> SpoolFacts:
+def _spool(
+    settings: Settings,
+    state: StateDirectory,
+    refusal: Refusal | None,
+    waiting_records: int | None,
+    processes: Sequence[Mapping[str, object]],
+) -> SpoolFacts:
     path = str(state.path)
     if refusal is not None:
-        return SpoolFacts(path, usable=False, problem=refusal)
+        return SpoolFacts(path, usable=False, problem=refusal.problem, no_room=refusal.no_room)
     try:
         own = destination_of(settings.dsn, settings.log)
         waiting = {name: spool.list_segments(state, name) for name in spool.destinations(state)}
@@ -215,8 +210,32 @@ def _spool(settings: Settings, state: StateDirectory, refusal: str | None, waiti
         segments=len(waiting.get(own, [])),
         oldest_s=max(ages, default=None),
         waiting=waiting_records,
-        elsewhere=sum(len(segments) for name, segments in waiting.items() if name != own),
+        elsewhere=tuple(
+            _elsewhere(settings, state, name, segments, processes)
+            for name, segments in waiting.items()
+            if name != own and segments
+        ),
         quarantined=refused,
+    )
+
+
+def _elsewhere(
+    settings: Settings,
+    state: StateDirectory,
+    destination: str,
+    segments: Sequence[Segment],
+    processes: Sequence[Mapping[str, object]],
+) -> ElsewhereFacts:
+    logs: set[str] = set()
+    if key_is_here(state):
+        with contextlib.suppress(SpoolError):
+            logs = {log for log in spooled_logs(state, segments) if log is not None}
+    return ElsewhereFacts(
+        destination,
+        len(segments),
+        tuple(sorted(logs)),
+        here=any(destination_of(settings.dsn, log) == destination for log in logs),
+        programs=tuple(sorted({str(one.get("program")) for one in processes if one.get("destination") == destination})),
     )
 
 

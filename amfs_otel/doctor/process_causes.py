@@ -10,6 +10,7 @@ from typing import Any, cast
 from amfs_otel.capture.foreign import instrumentor_of
 from amfs_otel.doctor.cause import Cause
 from amfs_otel.doctor.facts import Facts
+from amfs_otel.doctor.stranded import draining_step
 
 Process = Mapping[str, Any]
 """One of `Facts.processes`."""
@@ -180,11 +181,23 @@ def _left_behind(facts: Facts, one: Process, *, superseded: bool) -> Iterator[Ca
             "UNSIGNED",
             "warning" if have_key else "problem",
             f"{who(one)}: {one.get('unsigned')} traces wait unsigned in the spool.",
-            "A writer key is here now: a running program finds it within a minute, amfs-otel drain signs the others'."
+            f"A writer key is here now: a running program finds it within a minute. {_signing_step(facts, one)}"
             if have_key
-            else f"Put the writer key at {facts.spool.path}/keys/writer.key, or name it with "
+            else f"Put the writer key at {facts.spool.path}/keys/{_key_file(facts)}, or name it with "
             "AMFS_OTEL_SIGNING_KEY_FILE; then amfs-otel drain.",
         )
+
+
+def _key_file(facts: Facts) -> str:
+    return "development-writer.key" if facts.store.local else "writer.key"
+
+
+def _signing_step(facts: Facts, one: Process) -> str:
+    """What signs the traces of a program that is over: draining, in the store that they were made for."""
+    for other in facts.spool.elsewhere:
+        if other.destination == one.get("destination"):
+            return f"Of a program that is over they wait for another store (STRANDED): {draining_step(facts, other)}"
+    return "Of a program that is over they are signed by: amfs-otel drain."
 
 
 def _texts(value: object) -> Sequence[str]:

@@ -24,7 +24,11 @@ def report_of(facts: Facts, causes: Sequence[Cause]) -> dict[str, Any]:
             "announced": [asdict(key) for key in facts.store.announced],
             "posture": [asdict(fact) for fact in facts.store.posture],
         },
-        "spool": {**asdict(facts.spool), "limit_bytes": settings.spool_limit_bytes},
+        "spool": {
+            **asdict(facts.spool),
+            "elsewhere": sum(one.files for one in facts.spool.elsewhere),
+            "limit_bytes": settings.spool_limit_bytes,
+        },
         "keys": [asdict(key) for key in facts.keys],
         "content": {"ledger": settings.ledger_content.value, "spans": settings.span_content.value},
         "owners": list(facts.owners),

@@ -1,7 +1,9 @@
 """Which keys this process holds.
 
-A key comes from its variable, its file variable, or `keys/<role>.key` in the state directory. Where no DSN is set a
-development key serves the local store, made by whichever process is first. With a DSN no key is ever invented.
+A key comes from its variable or its file variable. Else a server's is `keys/<role>.key` in the state directory, which
+`init` makes or somebody copies there, and is never invented; the local store's is the development key
+`keys/development-<role>.key`, whatever is there for servers, made by whichever process is first. A local database that
+has lost its keys gets no new ones: its log would not know them.
 """
 
 from dataclasses import dataclass
@@ -10,11 +12,15 @@ from typing import Literal
 
 from amfs_otel import environment_variables as env
 from amfs_otel.chain.keys import Key, KeyRing, generate_key_text, key_from_file, key_from_text
-from amfs_otel.errors import KeyUnavailable
+from amfs_otel.errors import AmfsOtelError, KeyUnavailable
 from amfs_otel.settings import Settings
 from amfs_otel.spool import StateDirectory, ensure_key_file
 
 Role = Literal["writer", "log"]
+
+
+class KeysLost(KeyUnavailable):
+    """The local database is there, and a key file that its logs began with is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,7 @@ def held_key(settings: Settings, state: StateDirectory, role: Role, *, make: boo
     Raises:
         ConfigurationError: What the configuration names is no usable key.
         KeyUnavailable: A file that the configuration names cannot be read.
+        KeysLost: A development key would have to be made for a local database that began with another.
         SpoolError: The state directory cannot take a development key.
     """
     value, file = (
@@ -52,22 +59,39 @@ def held_key(settings: Settings, state: StateDirectory, role: Role, *, make: boo
         else (settings.log_key, settings.log_key_file)
     )
     if file is not None:
-        return HeldKey(key_from_file(file), str(file))
+        name = env.AMFS_OTEL_SIGNING_KEY_FILE if role == "writer" else env.AMFS_OTEL_LOG_KEY_FILE
+        return HeldKey(key_from_file(file, named_by=name), str(file))
     if value is not None:
         name = env.AMFS_OTEL_SIGNING_KEY if role == "writer" else env.AMFS_OTEL_LOG_KEY
         return HeldKey(key_from_text(value, where=name), name)
-    path = state.keys / f"{role}.key"
-    if _is_there(path):
-        return HeldKey(key_from_file(path), str(path))
     if settings.dsn is not None:
-        return None
+        path = state.keys / f"{role}.key"
+        return HeldKey(key_from_file(path), str(path)) if _is_there(path) else None
     path = state.keys / f"development-{role}.key"
     if not _is_there(path):
         if not make:
             return None
+        _refuse_a_second_key(settings, path)
         state.open()
         ensure_key_file(path, generate_key_text())
     return HeldKey(key_from_file(path), str(path), development=True)
+
+
+def _refuse_a_second_key(settings: Settings, path: Path) -> None:
+    from amfs_otel.store.embedded import EmbeddedServer
+
+    try:
+        server = EmbeddedServer(settings.state_dir)
+    except AmfsOtelError:
+        return  # no account for a server, so none was ever made
+    if server.exists():
+        raise KeysLost(
+            "the local database is there, and the key file that its logs began with is not",
+            where=str(path),
+            got=f"database in {server.home}",
+            hint=f"Restore the key files of {path.parent}, or delete the database and begin anew with: "
+            "amfs-otel reset --local.",
+        )
 
 
 def key_ring(settings: Settings, state: StateDirectory) -> KeyRing:

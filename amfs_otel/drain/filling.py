@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from amfs_otel.drain.custody import HeldKey
+from amfs_otel.drain.custody import HeldKey, Role
 from amfs_otel.drain.deliver import Courier, Delivered
+from amfs_otel.drain.known_keys import require_known
 from amfs_otel.drain.sealing import seal_all
-from amfs_otel.errors import AmfsOtelError, StoreUnavailable
+from amfs_otel.errors import AmfsOtelError, ConfigurationError, StoreUnavailable
 from amfs_otel.export.receipts import ReceiptEmitter
 from amfs_otel.settings import Settings
 from amfs_otel.spool import StateDirectory
@@ -57,6 +58,8 @@ def fill(
         StoreUnavailable: The store went away.
     """
     filled = Filled()
+    writer = _known(store, settings, writer, "writer", filled.problems)
+    log_key = _known(store, settings, log_key, "log", filled.problems)
     own = destination_of(settings.dsn, settings.log)
     for destination in destinations or (own,):
         courier = Courier(settings, state, destination, writer.key if writer is not None else None)
@@ -79,6 +82,18 @@ def fill(
     receipts.shutdown(RECEIPTS_S)
     filled.receipts = receipts.sent
     return filled
+
+
+def _known(store: Store, settings: Settings, held: HeldKey | None, role: Role, problems: list[str]) -> HeldKey | None:
+    """The key, if the log knows it; else why not becomes a problem."""
+    if held is None:
+        return None
+    try:
+        require_known(store, settings, held, role)
+    except ConfigurationError as error:
+        problems.append(str(error))
+        return None
+    return held
 
 
 def _add(total: Delivered, one: Delivered) -> None:

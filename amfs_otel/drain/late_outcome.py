@@ -12,9 +12,10 @@ from amfs_otel.capture.content import masker_from_file
 from amfs_otel.chain.keys import Key
 from amfs_otel.chain.record import Record, new_record_id
 from amfs_otel.drain.custody import held_key
+from amfs_otel.drain.known_keys import require_known
 from amfs_otel.drain.open_store import Opened
 from amfs_otel.drain.sealing import seal_all
-from amfs_otel.errors import KeyUnavailable, StoreError
+from amfs_otel.errors import AmfsOtelError, KeyUnavailable, StoreError
 from amfs_otel.model import ClosedBy, Event, EventClosed, Kind, RecordKind, WindowClosed, WindowFacts, WindowOpened
 from amfs_otel.settings import Settings
 from amfs_otel.spool import StateDirectory
@@ -50,10 +51,12 @@ class Judged:
     Attributes:
         record_id: The outcome's record.
         sequence_number: Its entry; `None` until somebody seals it.
+        problem: Why it was not sealed here, although the log key is.
     """
 
     record_id: str
     sequence_number: int | None
+    problem: str | None = None
 
 
 def store_outcome(opened: Opened, settings: Settings, decision_id: str, judgement: Judgement) -> Judged:
@@ -67,26 +70,33 @@ def store_outcome(opened: Opened, settings: Settings, decision_id: str, judgemen
 
     Raises:
         KeyUnavailable: No writer key is held here.
+        ConfigurationError: The log does not know it; nothing was stored.
         StoreError: This user may not write, or the record was refused.
     """
     state = StateDirectory(settings.state_dir)
-    held = held_key(settings, state, "writer", make=False)
+    held = held_key(settings, state, "writer", make=opened.local)
     if held is None:
         raise KeyUnavailable(
             "an outcome is signed, and no writer key is here",
             where=str(state.keys / "writer.key"),
             hint="Copy the writer key here, or name it with AMFS_OTEL_SIGNING_KEY_FILE.",
         )
+    require_known(opened.store, settings, held, "writer")
     stored = opened.store.record(decision_id)
     digest = stored.record.record_hash.hex() if stored is not None else None
     record = outcome_record(settings, held.key, (decision_id, digest), judgement)
     answer = opened.store.append([record])[0]
     if answer.outcome == "refused":
         raise StoreError("the outcome was not stored", got=answer.reason)
-    log_key = held_key(settings, state, "log", make=False)
-    if log_key is not None:
-        seal_all(opened.store, log_key.key)
-    return Judged(record.record_id, opened.store.places([record.record_id]).get(record.record_id))
+    # From here on the outcome is stored: nothing may look like a failure that a second try would mend.
+    try:
+        log_key = held_key(settings, state, "log", make=opened.local)
+        if log_key is not None:
+            require_known(opened.store, settings, log_key, "log")
+            seal_all(opened.store, log_key.key)
+        return Judged(record.record_id, opened.store.places([record.record_id]).get(record.record_id))
+    except AmfsOtelError as error:
+        return Judged(record.record_id, None, str(error))
 
 
 def outcome_record(settings: Settings, key: Key, decision: tuple[str, str | None], judgement: Judgement) -> Record:

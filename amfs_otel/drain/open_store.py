@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from amfs_otel import environment_variables as env
 from amfs_otel import spool
-from amfs_otel.drain.custody import HeldKey, Role, held_key
-from amfs_otel.errors import AmfsOtelError, ConfigurationError, FormatError, KeyUnavailable, SpoolError
+from amfs_otel.drain.custody import HeldKey, KeysLost, held_key
+from amfs_otel.errors import AmfsOtelError, ConfigurationError, FormatError, SpoolError
 from amfs_otel.settings import Settings
 from amfs_otel.spool import StateDirectory
 from amfs_otel.store.embedded import EmbeddedServer
@@ -100,6 +100,8 @@ def open_local(settings: Settings) -> Generator[Opened | None]:
     if not server.exists():
         _require_spooled(settings, state, segments)
     state.open()
+    # Before the server: a database without keys is one that has lost them.
+    writer, log_key, lost = _local_keys(settings, state)
     dsn = server.ensure()
     assert dsn is not None
     with Store.connect(dsn, settings.log) as store:
@@ -107,7 +109,8 @@ def open_local(settings: Settings) -> Generator[Opened | None]:
         begun = schema.present and store.is_begun()
         if not begun and not (schema.present and store.lag().unsealed):
             _require_spooled(settings, state, segments, begun=store.logs() if schema.present else ())
-        writer, log_key = _development(settings, state, "writer"), _development(settings, state, "log")
+        if lost is not None and not begun:
+            raise lost
         if schema.version < schema.newest or not begun:
             _prepare(dsn, settings, writer, log_key)
         if not segments and not store.lag().unsealed:
@@ -116,7 +119,10 @@ def open_local(settings: Settings) -> Generator[Opened | None]:
         # Imported here: reading a store to which nothing has come since is the common case, and this costs 0.2 s.
         from amfs_otel.drain.filling import fill
 
-        yield Opened(store, local=True, filled=fill(store, settings, state, writer, log_key))
+        filled = fill(store, settings, state, writer, log_key)
+        if lost is not None:
+            filled.problems.append(str(lost))
+        yield Opened(store, local=True, filled=filled)
 
 
 @contextlib.contextmanager
@@ -157,7 +163,7 @@ def require_log(store: Store) -> None:
         others = ", ".join(store.logs()) or "none"
         raise ConfigurationError(
             f"the log {store.log} was never begun in this database",
-            where=env.AMFS_OTEL_LOG,
+            where=f"{env.AMFS_OTEL_LOG} (or --log)",
             got=f"logs there: {others}",
             hint=f"Name one with --log, or begin it with: amfs-otel init --log {store.log}.",
         )
@@ -177,7 +183,7 @@ def _require_spooled(
     there = ", ".join(sorted({*begun, *(log for log in spooled if log is not None)})) or "none"
     raise ConfigurationError(
         f"nothing was ever recorded for the log {settings.log}",
-        where=env.AMFS_OTEL_LOG,
+        where=f"{env.AMFS_OTEL_LOG} (or --log)",
         got=f"logs here: {there}",
         hint="Name one of them with --log; another begins when an agent records for it.",
     )
@@ -219,14 +225,21 @@ def _log_of(state: StateDirectory, segment: spool.Segment) -> str | None:
     return None
 
 
-def _development(settings: Settings, state: StateDirectory, role: Role) -> HeldKey:
-    held = held_key(settings, state, role)
-    if held is None:
-        raise KeyUnavailable(f"no {role} key for the local store", where=str(state.keys))
-    return held
+def _local_keys(settings: Settings, state: StateDirectory) -> tuple[HeldKey | None, HeldKey | None, KeysLost | None]:
+    """Writer key and log key; neither, and why, where the database outlived them: it can still be read."""
+    try:
+        return held_key(settings, state, "writer"), held_key(settings, state, "log"), None
+    except KeysLost as lost:
+        return None, None, lost
 
 
-def _prepare(dsn: str, settings: Settings, writer: HeldKey, log_key: HeldKey) -> None:
+def _prepare(dsn: str, settings: Settings, writer: HeldKey | None, log_key: HeldKey | None) -> None:
     from amfs_otel.store.schema import prepare
 
-    prepare(dsn, log=settings.log, writer_key=writer.key, log_key=log_key.key, now_ns=time.time_ns())
+    prepare(
+        dsn,
+        log=settings.log,
+        writer_key=writer.key if writer is not None else None,
+        log_key=log_key.key if log_key is not None else None,
+        now_ns=time.time_ns(),
+    )

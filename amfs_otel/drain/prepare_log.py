@@ -7,15 +7,17 @@ from pathlib import Path
 from amfs_otel.chain.genesis import key_fact, key_record
 from amfs_otel.chain.keys import Key, generate_key_text, key_from_text
 from amfs_otel.drain.custody import HeldKey, Role, held_key
+from amfs_otel.drain.known_keys import require_known
 from amfs_otel.drain.open_store import open_local, require_log
 from amfs_otel.drain.sealing import seal_all
 from amfs_otel.errors import ConfigurationError, KeyUnavailable, StoreError
 from amfs_otel.settings import Settings
 from amfs_otel.spool import StateDirectory, ensure_key_file
 from amfs_otel.store.announced import AnnouncedKey
+from amfs_otel.store.connect import translated
 from amfs_otel.store.destination import place_of
 from amfs_otel.store.postgres import Store
-from amfs_otel.store.schema import prepare
+from amfs_otel.store.schema import prepare, refuse_headless
 
 ROLES: tuple[Role, ...] = ("writer", "log")
 
@@ -64,7 +66,11 @@ def prepare_log(settings: Settings) -> PreparedLog:
     assert settings.dsn is not None
     state = StateDirectory(settings.state_dir)
     with Store.connect(settings.dsn, settings.log) as store:
-        is_new = not store.schema_state().present or store.log_uid() is None
+        present = store.schema_state().present
+        is_new = not present or store.log_uid() is None
+        if present and is_new:
+            with translated("looking for the log"):
+                refuse_headless(store.connection, settings.log)
     held, made = _keys(settings, state, make=is_new)
     done = prepare(
         settings.dsn,
@@ -162,14 +168,7 @@ def _announced(store: Store, settings: Settings, new: NewKey, *, role: str, name
         raise KeyUnavailable(
             "announcing a key needs a writer key that the log knows", where=str(state.keys / "writer.key")
         )
-    known = {key.kid for key in store.announced_keys() if key.role == "writer" and key.state == "add"}
-    if writer.key.kid not in known:
-        raise ConfigurationError(
-            f"the log {store.log} does not know the writer key that is held here",
-            where=writer.source,
-            expected=" or ".join(sorted(known)) or "an announced key",
-            got=writer.key.kid,
-        )
+    require_known(store, settings, writer, "writer")
     fact = key_fact(op="add", role=role, kid=new.kid, name=name, by=by)
     record = key_record(log=store.log, writer_key=writer.key, now_ns=time.time_ns(), fact=fact)
     answer = store.append([record])[0]

@@ -15,12 +15,14 @@ from amfs_otel.chain.entry import Entry
 from amfs_otel.chain.record import Record
 from amfs_otel.chain.skeleton import Decomposed, ResolvedText, decompose
 from amfs_otel.errors import FormatError
-from amfs_otel.graph.texts import Text, members, word
+from amfs_otel.graph.texts import Stored, Text, members, word
 from amfs_otel.model import FIELDS, FieldClass
 
 JSON_MEDIA = "application/json"
 
-_STRINGS_PART = 2
+NAMES_PART = 2
+"""Up to here a record's parts hold its structure and names; the texts follow."""
+
 _NUMBERS = frozenset((int, float, bool))
 """What stands for itself; half of a record's facts, so they are not even asked."""
 _INTEGER = re.compile(r"-?[0-9]{1,40}")
@@ -112,8 +114,10 @@ class _Facts:
         self._classes = record.classes
         self._parts = parts
         self._erased_by = erased_by
+        self._record_id = record.record_id
+        self._stored = {part.number: part for part in record.parts}
         self._ledger = word(members(members(parts.facts).get("policy")).get("ledger"))
-        self._erased_name = Text(None, "i", "erased", erased_by=erased_by.get(_STRINGS_PART))
+        self._erased_name = Text(None, "i", "erased", erased_by=erased_by.get(NAMES_PART))
 
     def tree(self, stored: Any, key: str = "") -> Any:
         """The tree with texts in place; `key` is the field that holds it, for identifiers that were erased.
@@ -148,6 +152,7 @@ class _Facts:
             commitment=text.commitment,
             ledger=self._ledger,
             erased_by=self._erased_by.get(text.part) if erased else None,
+            stored=None if text.data is None else Stored(self._record_id, self._stored[text.part]),
         )
 
 

@@ -7,6 +7,7 @@ outcomes and amendments belong to a decision is for the caller to know (the proj
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from amfs_otel.graph.altered import altered_records
 from amfs_otel.graph.continuation import Continuation
 from amfs_otel.graph.documents import Document
 from amfs_otel.graph.inputs import inputs_of
@@ -86,9 +87,11 @@ def explanation(
             "error_events": [error_event(step) for step in steps if step.event.get("status") == "error"],
             "state_diff": _state_diff(steps, earlier_than(document)),
             "outcomes": judgements,
-        }
+        },
+        checked=True,
     )
-    return {**answer.value, "withheld": answer.withheld}
+    altered = [*altered_records((document, *amendments, *outcomes)), *answer.altered]
+    return {**answer.value, "withheld": answer.withheld, "altered": altered}
 
 
 def _nowhere(_entry: str, _version: int) -> None:

@@ -7,18 +7,20 @@ says why.
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from amfs_otel.graph.steps import context_name
-from amfs_otel.graph.texts import items, members
+from amfs_otel.graph.texts import NO_REF, items, members
 from amfs_otel.model import Kind
 
 Answer = Mapping[str, Any]
-Word = tuple[str | Answer, Literal["", "name", "state"]]
+Word = tuple[str | Answer, Literal["", "name", "state", "altered"]]
 
 TEXT_CHARACTERS = 240
 DOCUMENTS = 5
 """So many documents of a retrieval are named on its line."""
+_LEFT = ("closed_early", "abandoned", "interpreter_exit")
+"""How a stream ends that its reader left; where it failed or was cancelled, its error says so."""
 _WRITTEN = "cache_write_tokens"
 """Said only where it was so: most calls write nothing, and say nothing of it."""
 _TOKENS = (
@@ -42,20 +44,22 @@ class _Words:
 
     def __init__(self, answer: Answer, key: str, place: int) -> None:
         self._withheld: Mapping[str, Answer] = {one["path"]: one for one in answer["withheld"]}
+        self._answer = answer
         self._path = f"{key}[{place}]"
         self.record_id: str = answer["record_id"]
 
     def text(self, value: Any, name: str) -> Word | None:
         """The value of field `name` as words, or why it is not there; None where there never was one."""
-        withheld = self._withheld.get(f"{self._path}.{name}")
+        path = f"{self._path}.{name}"
+        withheld = self._withheld.get(path)
         if withheld is not None:
             return withheld, ""
-        return None if value is None else (_short(value), "")
+        return None if value is None else (_short(value), "altered" if is_marked(self._answer, path) else "")
 
     def after(self, colon: str, value: Any, name: str) -> list[Word]:
-        """`text` with something before it, or nothing."""
+        """`text` with something before it, or nothing; nothing for an empty text too, be it kept or not."""
         word = self.text(value, name)
-        return [] if word is None else [(colon, ""), word]
+        return [] if word is None or _is_empty(word[0]) else [(colon, ""), word]
 
     def name(self, value: Any, name: str) -> Word:
         """A name that a line cannot do without."""
@@ -77,23 +81,30 @@ def text_of(answer: Answer, name: str) -> Word | None:
     withheld = next((one for one in answer["withheld"] if one["path"] == name), None)
     if withheld is not None:
         return withheld, ""
-    return None if answer[name] is None else (_short(answer[name]), "")
+    return None if answer[name] is None else (_short(answer[name]), "altered" if is_marked(answer, name) else "")
+
+
+def is_marked(answer: Answer, path: str) -> bool:
+    """Whether what an answer has at `path` is, lies in or holds a text that is not what was recorded."""
+    within = (f"{path}.", f"{path}[")
+    marked = (one["path"] for one in answer["altered"] if one["path"])
+    return any(one == path or one.startswith(within) or path.startswith((f"{one}.", f"{one}[")) for one in marked)
 
 
 def line_texts(answer: Answer) -> Iterator[tuple[str, list[Line]]]:
     """The blocks that are not empty: Knew, Consulted, Decided, Happened; their lines in the order of the steps.
 
-    An error is said on the line of its step; it has a line of its own only where its step has none. What the outcome of
-    another record changed stands below it.
+    An error is said on the line of its step; it has a line of its own only where its step has none. Outcomes of other
+    records follow in the order of time; what one of them changed stands below it.
     """
     errors = {item["step"]: (place, item) for place, item in enumerate(answer["error_events"])}
     for title, kinds in _BLOCKS.items():
         lines: list[Line] = []
         for key, words in kinds.items():
-            for place, item in enumerate(_items(answer, key)):
+            for place, item in _in_time(answer, key):
                 step = _step(answer, key, item)
                 error = errors.pop(step, None) if step is not None else None
-                said = words(_Words(answer, key, place), item)
+                said = [*words(_Words(answer, key, place), item), *_unfinished(item)]
                 lines.append(Line(step, said if error is None else [*said, *_failed(answer, *error)]))
                 if step is None:
                     lines += _late_changes(answer, place, item)
@@ -103,11 +114,13 @@ def line_texts(answer: Answer) -> Iterator[tuple[str, list[Line]]]:
             yield title, sorted(lines, key=lambda line: (line.step is None, line.step or 0))
 
 
-def _items(answer: Answer, key: str) -> Sequence[Answer]:
+def _in_time(answer: Answer, key: str) -> Sequence[tuple[int, Answer]]:
+    """The items of a key with their places, in the order of time: the answer has the newest outcome first."""
     found: Any = answer
     for name in key.split("."):
         found = found[name]
-    return found
+    placed = list(enumerate(cast("Sequence[Answer]", found)))
+    return placed[::-1] if key == "outcomes" else placed
 
 
 def _step(answer: Answer, key: str, item: Answer) -> int | None:
@@ -193,7 +206,8 @@ def _stated(words: _Words, item: Answer) -> list[Word]:
 
 
 def _outcome(words: _Words, item: Answer) -> list[Word]:
-    line: list[Word] = [("outcome ", ""), words.name(item["outcome_ref"], "outcome_ref"), (" ", "")]
+    named = (NO_REF, "") if item["outcome_ref"] == "" else words.name(item["outcome_ref"], "outcome_ref")
+    line: list[Word] = [("outcome ", ""), named, (" ", "")]
     line.append((item["outcome_type"] or "unknown", "state"))
     line += words.after(": ", item["decision_summary"], "decision_summary")
     when = (item["recorded_at"] or "")[:19].replace("T", " ")
@@ -217,6 +231,13 @@ def _late_changes(answer: Answer, place: int, item: Answer) -> list[Line]:
     ]
 
 
+def _unfinished(item: Answer) -> list[Word]:
+    """That a step never ended, as where its process died, or that a stream was not read to its end."""
+    if item.get("step_status") == "incomplete":
+        return [(", ", ""), ("did not end", "state")]
+    return [(", ", ""), ("left early", "state")] if item.get("stream_exit") in _LEFT else []
+
+
 def _failed(answer: Answer, place: int, item: Answer) -> list[Word]:
     return [(", ", ""), ("failed", "state"), *_cause(answer, place, item)]
 
@@ -237,6 +258,11 @@ _BLOCKS: Mapping[str, Mapping[str, Callable[[_Words, Answer], list[Word]]]] = {
     "Decided": {"write_events": _write, "decisions": _stated},
     "Happened": {"outcomes": _outcome, "state_diff.confidence_changes": _change},
 }
+
+
+def _is_empty(words: str | Answer) -> bool:
+    """Whether a text is empty, or is not kept and was empty. Of one that was erased, that it was is told."""
+    return words["reason"] == "policy" and words["bytes"] == 0 if isinstance(words, Mapping) else not words
 
 
 def _took(duration_ms: float | None) -> str:

@@ -5,12 +5,9 @@ from dataclasses import replace
 
 from amfs_otel.chain.entry import Entry
 from amfs_otel.chain.record import Record
-from amfs_otel.graph.documents import Document, document_from_record
+from amfs_otel.graph.documents import NAMES_PART, Document, document_from_record
 from amfs_otel.store.connect import Connection
 from amfs_otel.store.read import LAST_PART, some_records
-
-NAMES_PART = 2
-"""Up to here a record's parts hold its structure and names; the texts follow."""
 
 Erased = Mapping[str, Mapping[int, str]]
 """Record id → part number → id of the erasure record that named it."""

@@ -3,8 +3,9 @@
 Each function turns an answer of `Reader` into something that rich prints. Content comes from agents and from whoever
 they talked to, so control characters never reach the terminal, and nothing is read as markup. A text that was withheld
 is said to be so where it would stand, with a mark; the note of that mark, at the end, gives the rule and the setting
-that keeps such a text from now on. A line that a terminal wraps goes on deeper than it began, and so does a text of
-several lines: nothing that an agent wrote stands where a step begins.
+that keeps such a text from now on. A text that is not what was recorded is marked, too. A line that a terminal wraps
+goes on deeper than it began, and so does a text of several lines: nothing that an agent wrote stands where a step
+begins.
 """
 
 import json
@@ -17,8 +18,8 @@ from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from amfs_otel.graph.lines import Line, Word, line_texts, text_of
-from amfs_otel.graph.texts import members
+from amfs_otel.graph.lines import Line, Word, is_marked, line_texts, text_of
+from amfs_otel.graph.texts import members, shown_ref
 from amfs_otel.graph.tree import short_session, tree_lines
 
 Answer = Mapping[str, Any]
@@ -27,13 +28,14 @@ NARROWEST = 20
 """Columns that a text has at least, however deep its indent."""
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_ALTERED = " [altered]"
 _TITLES = ("read by", "relied on by")
 _DIGITS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _GOOD = ("success", "raised", "complete", "ok")
 _OF_THE_TITLE = frozenset(
     ("step", "kind", "started_at", "duration_ms", "status", "event_id", "parent", "span_id", "step_status")
 )
-_BAD = ("failure", "lowered", "discredited", "error", "failed", "interrupted")
+_BAD = ("failure", "lowered", "discredited", "error", "failed", "interrupted", "did not end", "left early")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ def _tree_line(line: str, *, first: bool) -> Hanging:
 
 def explain_text(answer: Answer) -> Group:
     """The explanation of `Reader.explain` in the seed's four blocks; each line begins with the number of its step."""
-    notes = _Notes()
+    notes = _Notes(answer)
     lines = [Hanging(Text(), line, "  ") for line in _heading(answer, notes)]
     for title, block in line_texts(answer):
         lines += [_line_of(), _line_of(title, "bold cyan")]
@@ -106,7 +108,7 @@ def explain_text(answer: Answer) -> Group:
 
 def show_text(answer: Answer) -> Group:
     """The record of `Reader.show`: its place, then all events with all their fields."""
-    notes = _Notes()
+    notes = _Notes(answer)
     withheld = {one["path"]: one for one in answer["withheld"]}
     lines = [
         _fact(key, Text(_clean(str(answer[key] if answer[key] is not None else "—"))))
@@ -140,13 +142,20 @@ def _fact(key: str, value: Text) -> Hanging:
 
 
 class _Notes:
-    """What stands in place of texts that are not there, and the notes that their marks refer to, one per rule."""
+    """What stands in place of texts that are not there, and the notes that their marks refer to, one per rule.
 
-    def __init__(self) -> None:
+    Args:
+        answer: What is drawn; of it, what is not as it was recorded.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
         self._marks: dict[tuple[str, str | None], str] = {}
 
     def in_place(self, one: Answer) -> str:
-        """``[30 bytes not kept¹]`` or ``[30 bytes erased by record …4d5e6f70]``."""
+        """``[30 bytes not kept¹]`` or ``[30 bytes erased by record …4d5e6f70]``; nothing was lost of an empty text."""
+        if one["reason"] == "policy" and one["bytes"] == 0:
+            return "[empty]"
         size = f"{one['bytes']} bytes " if one["bytes"] is not None else ""
         if one["reason"] == "erased":
             by = f" by record …{one['erased_by'][-8:]}" if one["erased_by"] else ""
@@ -154,13 +163,27 @@ class _Notes:
         mark = self._marks.setdefault((one["rule"], one["setting"]), _mark(len(self._marks) + 1))
         return f"[{size}not kept{mark}]"
 
+    def if_altered(self, path: str) -> Text:
+        """The mark to put after what stands at `path`, empty where it is what was recorded."""
+        return Text(_ALTERED if is_marked(self._answer, path) else "", "bold red")
+
     def lines(self) -> Iterator[Hanging]:
         """The notes, after an empty line."""
+        if self._answer["altered"]:
+            yield _line_of()
+            yield _line_of(_clean(_altered_note(self._answer["altered"])), "bold red")
         if self._marks:
             yield _line_of()
         for (rule, setting), mark in self._marks.items():
             keep = f"; {setting} keeps them from now on" if setting else ""
             yield _line_of(_clean(f"{mark} {rule}{keep}"), "yellow")
+
+
+def _altered_note(altered: Sequence[Answer]) -> str:
+    whole = sorted({one["record_id"][-8:] for one in altered if not one["path"]})
+    what = [f"record{'s' if len(whole) > 1 else ''} …{', …'.join(whole)}"] if whole else []
+    what += [f"what is marked{_ALTERED}"] if any(one["path"] for one in altered) else []
+    return f"not as recorded: {' and '.join(what)}; what was changed says: amfs-otel verify"
 
 
 def _mark(number: int) -> str:
@@ -186,7 +209,8 @@ def _heading(answer: Answer, notes: _Notes) -> Iterator[Text]:
     known = (record if answer["outcome_ref"] else "", sealed, trace, *_joined(answer))
     yield Text(" · ".join(part for part in known if part), "dim")
     if answer["decision_summary"]:
-        yield Text(_clean(str(answer["decision_summary"])), "italic")
+        summary = Text(_clean(str(answer["decision_summary"])), "italic")
+        yield summary.append_text(notes.if_altered("decision_summary"))
     attributes = text_of(answer, "attributes")
     if attributes is not None:
         yield Text("attributes: ", "dim").append_text(_words((attributes,), notes))
@@ -214,6 +238,7 @@ def _words(line: Sequence[Word], notes: _Notes) -> Text:
             text.append_text(_coloured(words))
         else:
             text.append(_clean(words), "bold" if kind == "name" else "")
+            text.append(_ALTERED if kind == "altered" else "", "bold red")
     return text
 
 
@@ -238,7 +263,7 @@ def _field(value: Any, path: str, withheld: Mapping[str, Answer], notes: _Notes)
     own = withheld.get(path)
     if own is not None:
         return Text(_clean(notes.in_place(own)), "yellow")
-    text = Text(_clean(value if isinstance(value, str) else _compact(value)))
+    text = Text(_clean(value if isinstance(value, str) else _compact(value))).append_text(notes.if_altered(path))
     for inner, one in withheld.items():
         if inner.startswith((f"{path}.", f"{path}[")):
             text.append(f" {inner[len(path) :].lstrip('.')}: ", "dim").append(_clean(notes.in_place(one)), "yellow")
@@ -252,7 +277,7 @@ def _compact(value: Any) -> str:
 def _outcome(ref: str | None, outcome_type: str | None) -> Text:
     if ref is None and outcome_type is None:
         return Text("—", "dim")
-    return Text(_clean(ref or "(erased)")).append(" ").append_text(_coloured(outcome_type or ""))
+    return Text(_clean(shown_ref(ref, "(erased)"))).append(" ").append_text(_coloured(outcome_type or ""))
 
 
 def _coloured(words: str | None, style: str = "") -> Text:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from amfs_otel.graph.altered import altered_records
 from amfs_otel.graph.continuation import Continuation
 from amfs_otel.graph.documents import Document
 from amfs_otel.graph.inputs import inputs_of
@@ -28,7 +29,8 @@ def shown_record(
         continuation: Which traces it continues and is continued by; default: what its own record names.
         before: The trace that it continues, the one which that continues, and so on.
     """
-    steps = steps_of(document, amendments)
+    late = list(amendments)
+    steps = steps_of(document, late)
     joined = continuation or Continuation(document.named_by("continues"))
     inputs = inputs_of(document, steps, before)
     facts = {key: value for key, value in document.facts.items() if key not in _ELSEWHERE}
@@ -61,9 +63,10 @@ def shown_record(
                 }
                 for step in steps
             ],
-        }
+        },
+        checked=True,
     )
-    return {**plain.value, "withheld": plain.withheld}
+    return {**plain.value, "withheld": plain.withheld, "altered": [*altered_records((document, *late)), *plain.altered]}
 
 
 def _times(facts: Mapping[str, Any]) -> dict[str, Any]:

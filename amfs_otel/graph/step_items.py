@@ -147,7 +147,7 @@ def llm_call(step: Step, inputs: Sequence[Item] = ()) -> Item:
     item = fields(
         event, "model", "provider", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens",
         "temperature", "status", "error_type", "operation", "response_model", "response_id", "cache_write_tokens",
-        "stream",
+        "stream", "stream_exit",
     )  # fmt: skip
     item |= {
         "call_id": said(event.get("id")),

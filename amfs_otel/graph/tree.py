@@ -13,7 +13,7 @@ from amfs_otel.graph.continuation import Continuation
 from amfs_otel.graph.documents import Document
 from amfs_otel.graph.explain import outcomes_of
 from amfs_otel.graph.steps import Step, causal_steps, context_name, is_write, steps_of, tool_name
-from amfs_otel.graph.texts import integer, items, resolved, said, shown, word
+from amfs_otel.graph.texts import integer, items, resolved, said, shown, shown_ref, word
 from amfs_otel.graph.times import rfc3339
 from amfs_otel.model import Kind
 
@@ -153,7 +153,7 @@ def branch_leaves(item: Mapping[str, Any]) -> list[str]:
 
 
 def _outcome_line(ending: Mapping[str, Any]) -> str:
-    line = f"outcome: {ending['outcome_ref'] or '(ref erased)'} ({ending['outcome_type'] or 'unknown'})"
+    line = f"outcome: {shown_ref(ending['outcome_ref'], '(ref erased)')} ({ending['outcome_type'] or 'unknown'})"
     if ending["direction"] is not None:
         return f"{line} → confidence {ending['direction']}"
     return line if ending["after"] is None else f"{line} → confidence now {ending['after']}"

@@ -142,7 +142,8 @@ class Delivery:
 
     def finish(self, deadline: float) -> None:
         """Last delivery, within what is left of the exit time, on the running thread and its connection."""
-        self.flush(deadline)
+        if not self.flush(deadline) and self.problem is None and self.stored < self._spooling.spooled:
+            self._say_they_wait("it did not answer in time")
         self._stopping = True
         self._wake.set()
         if self._receipts is not None:
@@ -212,6 +213,10 @@ class Delivery:
         if self._store is not None:
             guard.run("drain", self._store.close)
             self._store = None
+        self._say_they_wait(problem)
+        return wait_s
+
+    def _say_they_wait(self, problem: str) -> None:
         guard.once(
             "database",
             logging.WARNING,
@@ -219,7 +224,6 @@ class Delivery:
             self._state.path,
             problem,
         )
-        return wait_s
 
     def _connected(self) -> "Store | None":
         try:

@@ -72,9 +72,9 @@ class Signer:
             try:
                 self.held = held_key(self._settings, self._state, "writer")
             except AmfsOtelError as error:
-                guard.once("writer_key", logging.WARNING, "amfs-otel: no signing key: %s", error)
+                self._say_no_key(str(error))
             except OSError as error:
-                guard.once("writer_key", logging.WARNING, "amfs-otel: no signing key: %s", error.strerror)
+                self._say_no_key(error.strerror)
             if self.held is None and self._settings.dsn is not None and self.settled:
                 guard.once(
                     "no_writer_key",
@@ -84,6 +84,15 @@ class Signer:
                     self._state.path,
                 )
         return self.held
+
+    def _say_no_key(self, reason: str | None) -> None:
+        guard.once(
+            "writer_key",
+            logging.WARNING,
+            "amfs-otel: no signing key, and traces wait unsigned in %s: %s",
+            self._state.path,
+            reason,
+        )
 
     def sign(self, trace: DecisionTrace, coverage: Mapping[str, Any]) -> Record | None:
         """The signed record of `trace`, or `None`: then it waits for a key.

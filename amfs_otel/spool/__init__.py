@@ -19,6 +19,7 @@ from amfs_otel.spool.frames import Damage, Frame, read_frames
 from amfs_otel.spool.names import LOCAL, STREAMS, Stream, WriterName
 from amfs_otel.spool.open_segment import FrameAddress
 from amfs_otel.spool.quarantine import Quarantined, quarantine, quarantined
+from amfs_otel.spool.running import OpenTraces, open_traces
 from amfs_otel.spool.segments import Adoption, Segment, adopt, destinations, list_segments, read_stream, retire
 from amfs_otel.spool.state_directory import StateDirectory, ensure_key_file
 from amfs_otel.spool.status import ProcessStatus, StatusFile, read_newest
@@ -34,6 +35,7 @@ __all__ = [
     "Damage",
     "Frame",
     "FrameAddress",
+    "OpenTraces",
     "Pressure",
     "ProcessStatus",
     "Quarantined",
@@ -48,6 +50,7 @@ __all__ = [
     "destinations",
     "ensure_key_file",
     "list_segments",
+    "open_traces",
     "pressure_from_usage",
     "quarantine",
     "quarantined",

@@ -16,21 +16,23 @@ class SpoolFull(SpoolError):
     """
 
 
-def spool_error_from_os_error(error: OSError, what: str, where: Path) -> SpoolError:
+def is_no_room(error: OSError) -> bool:
+    """Whether room is what is missing: the disk, a quota or a limit on a file's size."""
+    return error.errno in _NO_ROOM
+
+
+def spool_error_from_os_error(error: OSError, what: str, where: Path, *, frames: bool = False) -> SpoolError:
     """The error to raise for a failed system call; `SpoolFull` where room is what is missing.
 
     Args:
         error: What the operating system said.
         what: What was being done, one clause, for instance ``"a frame could not be written"``.
         where: The file or directory.
+        frames: It was a frame that could not be written; it is tried again, so nobody has to do more than make room.
     """
     reason = error.strerror or type(error).__name__
-    if error.errno in _NO_ROOM:
-        return SpoolFull(
-            what,
-            where=str(where),
-            got=reason,
-            hint="Make room on this disk; frames are taken again as soon as they fit.",
-        )
+    if is_no_room(error):
+        again = "; frames are taken again as soon as they fit" if frames else ""
+        return SpoolFull(what, where=str(where), got=reason, hint=f"Make room on this disk{again}.")
     hint = "Set AMFS_OTEL_STATE_DIR to a directory that this user can write." if error.errno in _NOT_WRITABLE else ""
     return SpoolError(what, where=str(where), got=reason, hint=hint)

@@ -59,7 +59,7 @@ class OpenSegment:
             self._descriptor = os.open(path, flags, 0o600)
             sync_directory(path.parent)
         except OSError as error:
-            raise spool_error_from_os_error(error, "a spool segment could not be made", path) from error
+            raise spool_error_from_os_error(error, "a spool segment could not be made", path, frames=True) from error
 
     def append(self, frame_id: bytes, payload: bytes) -> FrameAddress:
         """Write one frame. It survives this process at once and a power cut after `sync`.
@@ -142,7 +142,7 @@ class OpenSegment:
         try:
             written = os.writev(self._descriptor, pieces)
         except OSError as error:
-            raise spool_error_from_os_error(error, "a frame could not be written", self.path) from error
+            raise spool_error_from_os_error(error, "a frame could not be written", self.path, frames=True) from error
         if written != wanted:
             self._take_back(written, wanted)
         self.size += wanted

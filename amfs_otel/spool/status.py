@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from amfs_otel.spool.durable import replace_private_file
-from amfs_otel.spool.failures import spool_error_from_os_error
+from amfs_otel.spool.failures import SpoolFull, is_no_room, spool_error_from_os_error
 from amfs_otel.spool.state_directory import StateDirectory
 
 _NAME = re.compile(r"([0-9]{1,19})-([0-9]{1,19})\.json")
@@ -58,7 +58,8 @@ class StatusFile:
             at_exit: Write at any rate.
 
         Returns:
-            Whether it was written.
+            Whether it was written: not within the second, and not where the disk has no room. That is no fault of
+            ours, nothing is lost with it, and the spool says so where it matters.
 
         Raises:
             SpoolError: It could not be; the old content stays.
@@ -71,7 +72,11 @@ class StatusFile:
                 self._state.open()
                 _remove_oldest(self._state.status)
             replace_private_file(self.path, data, durable=False)
+        except SpoolFull:
+            return False
         except OSError as error:
+            if is_no_room(error):
+                return False
             raise spool_error_from_os_error(error, "the status file could not be written", self.path) from error
         self._written_at = time.monotonic()
         return True

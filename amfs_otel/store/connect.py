@@ -20,6 +20,7 @@ Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 OLDEST_SERVER = 150000
 NOT_PREPARED_HINT = "Prepare it with: amfs-otel init."
+_ESCAPING_HINT = "Characters such as @ / ? # in a password are written as %40 %2F %3F %23."
 
 _REFUSALS: tuple[tuple[str, type[AmfsOtelError], str, str], ...] = (
     ("password authentication failed", ConfigurationError, "the server does not accept the password", ""),
@@ -34,14 +35,25 @@ _REFUSALS: tuple[tuple[str, type[AmfsOtelError], str, str], ...] = (
     ("shutting down", StoreUnavailable, "the server is shutting down", ""),
     ("too many clients", StoreUnavailable, "the server takes no more connections", ""),
     ("remaining connection slots", StoreUnavailable, "the server takes no more connections", ""),
-    ("translate host name", StoreUnavailable, "the host name is not known here", ""),
-    ("resolve", StoreUnavailable, "the host name is not known here", ""),
+    ('option "port"', ConfigurationError, "the port is no number", _ESCAPING_HINT),
+    ("Servname not supported", ConfigurationError, "the port is no number", _ESCAPING_HINT),
+    ("invalid port", ConfigurationError, "the port is no number from 1 to 65535", _ESCAPING_HINT),
+    ("translate host name", StoreUnavailable, "the host name is not known here", _ESCAPING_HINT),
+    ("resolve", StoreUnavailable, "the host name is not known here", _ESCAPING_HINT),
     ("refused", StoreUnavailable, "nothing listens there", "Is the server running?"),
     ("No such file", StoreUnavailable, "nothing listens there", "Is the server running?"),
     ("timeout", StoreUnavailable, "the server does not answer in time", ""),
 )
 
 _UNPREPARED = frozenset({"42P01", "3F000", "42703", "42883"})
+_ROLES_FOR = {
+    "sealing": "amfs_otel_sealer",
+    "projecting": "amfs_otel_sealer",
+    "emptying the projection": "amfs_otel_sealer",
+    "storing records": "amfs_otel_writer",
+    "looking for records": "amfs_otel_writer",
+}
+"""The role that lets a user do what was refused; reading where nothing is said."""
 _TRY_AGAIN = frozenset({"55P03", "57014", "40001", "40P01", "25006", "25P03", "57P01", "57P02", "57P03"})
 
 
@@ -101,7 +113,7 @@ def _refusal(error: psycopg.Error, dsn: str) -> AmfsOtelError:
             "is not a PostgreSQL connection string",
             where="the DSN",
             expected="postgresql://user:password@host:port/database",
-            hint="Characters such as @ / ? # in a password are written as %40 %2F %3F %23.",
+            hint=_ESCAPING_HINT,
         )
     text = str(error)
     for sign, kind, what, hint in _REFUSALS:
@@ -146,8 +158,15 @@ def store_error_from(error: psycopg.Error, doing: str) -> AmfsOtelError:
         return StoreUnavailable(reason_of(error), where=doing, hint="Nothing was half done; it can be repeated.")
     hint = ""
     if state == "42501":
-        hint = "Grant the user a role of amfs_otel (writer, sealer, reader …): run amfs-otel init as an administrator."
+        hint = _grant_for(doing)
     return StoreError(reason_of(error), where=doing, hint=hint)
+
+
+def _grant_for(doing: str) -> str:
+    if doing == "preparing the database":
+        return "Run amfs-otel init as an administrator."
+    role = _ROLES_FOR.get(doing, "amfs_otel_reader")
+    return f"An administrator grants it to the user of the DSN, with: GRANT {role} TO USER;"
 
 
 def reason_of(error: psycopg.Error) -> str:

@@ -155,7 +155,9 @@ def grant_to_user(connection: Connection) -> list[str]:
             refused.append(role)
     if not refused:
         return []
-    return [f"this user was not granted {', '.join(refused)}; an administrator can: GRANT {', '.join(refused)} TO it"]
+    names = ", ".join(refused)
+    user = sql.Identifier(_user(connection)).as_string(connection)
+    return [f"this user was not granted {names}; an administrator can, with: GRANT {names} TO {user};"]
 
 
 def _owner_of_schema(connection: Connection) -> str | None:

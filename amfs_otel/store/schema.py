@@ -229,6 +229,7 @@ def _ensure_log(
     uid = log_uid_of(connection, log)
     if uid is not None:
         return False, uid
+    refuse_headless(connection, log)
     if writer_key is None or log_key is None:
         missing = "writer" if writer_key is None else "log"
         raise KeyUnavailable(
@@ -253,6 +254,22 @@ def _ensure_log(
         copy.write_row((entry.entry.decode(), entry.entry_hash, entry.entry_mac))
     assert head_of(connection, log) is not None
     return True, uid
+
+
+def refuse_headless(connection: Connection, log: str) -> None:
+    """Refuse to begin a log whose records are there already: its genesis was taken away, and another would cover that.
+
+    Raises:
+        ConfigurationError: There are records of the log. The log has no entry, or this is not asked.
+    """
+    row = one_row(connection, "SELECT count(*) FROM ONLY amfs_otel.record WHERE log = %s", (log,))
+    if row is not None and row[0]:
+        raise ConfigurationError(
+            f"the log {log} has records and no first entry, so it was not begun anew",
+            where="the database",
+            got=f"{row[0]} records without their entries",
+            hint="See what is missing with: amfs-otel verify. Restore the database, or begin another log with --log.",
+        )
 
 
 def _key_notes(connection: Connection, log: str, writer_key: Key | None, log_key: Key | None) -> list[str]:

@@ -211,7 +211,8 @@ def _check_announced(connection: Connection, log: str, log_key: SigningKey, keys
             where="log key",
             expected=" or ".join(sorted(announced)) or "an announced key",
             got=log_key.kid,
-            hint="Use the announced key, or announce this one with: amfs-otel keygen --announce.",
+            hint="Put an announced key there. Who holds an announced writer key makes and announces another with: "
+            "amfs-otel keygen --role log --announce --out FILE.",
         )
 
 

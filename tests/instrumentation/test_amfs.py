@@ -386,6 +386,14 @@ class TestOutcomes:
         assert change["direction"] == "discredited"
         assert change["after"] < 0.3
 
+    def test_an_empty_ref_is_recorded_as_the_library_took_it(self, captured: Captured, handle: Handle) -> None:
+        mem = handle("hasty")
+        mem.read(SERVICE, "retry-pattern")
+        mem.commit_outcome("", OutcomeType.SUCCESS)
+        (trace,) = traces_of(captured, "hasty")
+        assert trace["closed_by"] == "commit"
+        assert [event["outcome_ref"] for event in said(trace, Kind.OUTCOME)] == [""]
+
     def test_a_raced_change_says_so(self, captured: Captured, handle: Handle) -> None:
         seeded(handle)
         slow, fast = handle("slow"), handle("fast")

@@ -98,13 +98,13 @@ def test_outcome_adds_a_signed_record_that_names_the_decision(cli: Cli) -> None:
     decision = cli.answer("explain", "DEP-7")["record_id"]
     told = cli.answer(
         "outcome", "DEP-7", "failure", "--summary", "It broke again", "--source", "on-call", "--score", "0.25",
-        "--at", "2031-01-02T03:04:05Z",
+        "--at", "2021-01-02T03:04:05Z",
     )  # fmt: skip
     assert (told["decision_id"], told["outcome_ref"]) == (decision, "DEP-7")
-    newest = cli.answer("explain", "DEP-7")["outcomes"][0]
-    assert (newest["record_id"], newest["outcome_type"]) == (told["record_id"], "failure")
-    assert (newest["decision_summary"], newest["source"], newest["score"]) == ("It broke again", "on-call", 0.25)
-    assert newest["recorded_at"].startswith("2031-01-02T03:04:05")
+    (late,) = (one for one in cli.answer("explain", "DEP-7")["outcomes"] if one["record_id"] == told["record_id"])
+    assert late["outcome_type"] == "failure"
+    assert (late["decision_summary"], late["source"], late["score"]) == ("It broke again", "on-call", 0.25)
+    assert late["recorded_at"].startswith("2021-01-02T03:04:05")
     assert cli("outcome", "NO-SUCH", "failure").code == 2
 
 
@@ -174,6 +174,32 @@ def _verified_copy(cli: Cli, state: Path, forgery: Forgery, at: int) -> Called:
     assert dsn is not None
     with copies(dsn) as copier:
         return cli("verify", "--json", "--dsn", copier.forged(forgery, "default", at))
+
+
+_OTHER_WORDS = """
+UPDATE amfs_otel.part AS p SET bytes = convert_to('Stay', 'UTF8')
+FROM amfs_otel.entry AS e JOIN amfs_otel.record AS r ON r.record_hash = e.record_hash
+WHERE e.log = %(log)s AND e.sequence_number >= %(at)s AND p.record = r.id AND p.bytes = convert_to('Roll back', 'UTF8')
+"""
+
+
+def test_other_words_in_a_text_are_marked_where_they_are_read(cli: Cli, recorded: Path) -> None:
+    cli.answer("list")
+    dsn = EmbeddedServer(recorded).ensure()
+    assert dsn is not None
+    with copies(dsn) as copier:
+        forged = copier.forged(
+            Forgery("words", "a text in record #{at} reads otherwise", (_OTHER_WORDS,)), "default", 1
+        )
+        answers = {name: cli.answer(name, "DEP-7", "--dsn", forged) for name in ("explain", "show")}
+        printed = {name: cli(name, "DEP-7", "--dsn", forged).out for name in answers}
+    assert answers["explain"]["decisions"][0]["summary"] == "Stay"
+    assert [one["path"] for one in answers["explain"]["altered"]] == ["decisions[0].summary"]
+    assert len(answers["show"]["altered"]) == 1
+    for text in printed.values():
+        assert text.count("Stay [altered]") == 1
+        assert text.count("amfs-otel verify") == 1
+    assert cli.answer("explain", "DEP-7")["altered"] == cli.answer("show", "DEP-7")["altered"] == []
 
 
 def test_drain_rebuild_and_doctor_leave_the_answers_as_they_are(cli: Cli) -> None:
@@ -276,6 +302,45 @@ def test_an_empty_ref_is_wrong_usage(empty: Cli) -> None:
         assert "it is empty" in called.err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["", "success"], "it is empty"),
+        (["DEP-7", ""], "it is empty"),
+        (["DEP-7", " \t"], "success, minor_failure"),
+        (["DEP-7", "success", "--score", "nan"], "a finite number"),
+        (["DEP-7", "success", "--score=-inf"], "a finite number"),
+        (["DEP-7", "success", "--at", "2099-01-01"], "--at: is in the future"),
+    ],
+)
+def test_an_outcome_that_says_nothing_or_foretells_is_never_recorded(cli: Cli, words: list[str], said: str) -> None:
+    before = len(cli.answer("explain", "DEP-7")["outcomes"])
+    called = cli("outcome", *words)
+    assert (called.code, called.out) == (2, "")
+    assert said in called.err
+    assert len(cli.answer("explain", "DEP-7")["outcomes"]) == before
+
+
+def test_the_id_of_a_session_leads_to_its_decisions(cli: Cli) -> None:
+    for command in ("explain", "show"):
+        called = cli(command, "run-1")
+        assert (called.code, called.out) == (2, "")
+        assert "amfs-otel list --session run-1" in called.err
+
+
+def test_a_log_that_an_option_named_is_not_said_to_be_the_variables_alone(cli: Cli) -> None:
+    assert "AMFS_OTEL_LOG (or --log): nothing was ever recorded" in cli("list", "--log", "nosuch").err
+
+
+def test_a_key_file_is_named_with_its_setting_and_a_step(cli: Cli, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("AMFS_OTEL_SIGNING_KEY_FILE", str(tmp_path / "nowhere"))
+    missing = cli("outcome", "DEP-7", "success").err
+    assert f"AMFS_OTEL_SIGNING_KEY_FILE ({tmp_path / 'nowhere'}): the key file cannot be read" in missing
+    assert "Check its path" in missing
+    (tmp_path / "nowhere").write_text("hex:not-hex")
+    assert "the key is not valid hex. Was it copied whole? `amfs-otel keygen` makes" in cli("outcome", "DEP-7", "x").err
+
+
 def test_an_empty_list_says_what_may_have_been_meant(cli: Cli) -> None:
     assert "did you mean success?" in cli("list", "--outcome", "sucess").err
     assert "logs here: default" in cli("list", "--log", "another").err
@@ -295,6 +360,13 @@ def test_an_unreadable_trust_file_and_a_taken_key_file_name_a_next_step(empty: C
     called = empty("keygen", "--out", str(tmp_path / "key"))
     assert called.code == 2
     assert "Name another" in called.err
+
+
+def test_a_key_file_that_cannot_be_made_is_about_that_place_alone(empty: Cli, tmp_path: Path) -> None:
+    called = empty("keygen", "--out", str(tmp_path / "nowhere" / "a.key"))
+    assert (called.code, called.out) == (2, "")
+    assert f"{tmp_path / 'nowhere'}: no file can be made there" in called.err
+    assert "AMFS_OTEL_STATE_DIR" not in called.err
 
 
 def test_outcome_says_which_decision_it_judged_and_that_older_ones_have_the_ref(empty: Cli, tmp_path: Path) -> None:

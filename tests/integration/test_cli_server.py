@@ -16,6 +16,7 @@ from amfs_otel.store.embedded import EmbeddedServer
 from amfs_otel.store.schema import prepare
 from tests.integration.cli_calls import AGENT, Cli, run_program
 from tests.integration.ledgers import Ledger, new_key
+from tests.integration.postgres_servers import Server
 from tests.integration.test_projection import Projected
 from tests.support.agents import REMEMBERING
 from tests.support.otlp_receiver import OtlpReceiver
@@ -65,7 +66,7 @@ def test_init_makes_schema_log_and_keys_once(cli: Cli, state: Path) -> None:
 def test_init_prints_lines_to_paste_without_a_password(cli: Cli, database: str) -> None:
     printed = cli("init", "--dsn", database).out
     place = printed.split(" on ")[1].split(":", 1)[0]
-    assert "  CREATE ROLE agent LOGIN PASSWORD 'PASSWORD' IN ROLE amfs_otel_writer;" in printed
+    assert "  CREATE ROLE agent LOGIN PASSWORD 'PASSWORD' IN ROLE amfs_otel_writer, amfs_otel_sealer;" in printed
     (export,) = [line for line in printed.splitlines() if "export AMFS_OTEL_DSN=" in line]
     assert place in export
     assert "PASSWORD" in export
@@ -259,6 +260,46 @@ def test_keygen_makes_a_key_and_announces_it(used: Cli, tmp_path: Path) -> None:
     assert used("keygen", "--role", "king").code == 2
 
 
+def test_what_waits_in_the_spool_for_the_server_is_said_with_the_command_that_brings_it(
+    used: Cli, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert used("list").err == ""
+    monkeypatch.setenv("AMFS_OTEL_DSN", psycopg.conninfo.make_conninfo(database, user="nobody-there"))
+    assert "they wait in the spool" in run_program(AGENT, tmp_path).stderr
+    monkeypatch.setenv("AMFS_OTEL_DSN", database)
+    for words in (["list", "--json"], ["explain", "DEP-7", "--json"]):
+        called = used(*words)
+        assert called.code == 0
+        assert called.err == "amfs-otel: 2 records wait in the spool here; to bring them in: amfs-otel drain\n"
+    monkeypatch.delenv("AMFS_OTEL_DSN")
+    assert "drain, with this DSN in AMFS_OTEL_DSN" in used("list", "--dsn", database).err
+    monkeypatch.setenv("AMFS_OTEL_DSN", database)
+    assert used("drain").code == 0
+    assert used("list").err == ""
+
+
+@pytest.mark.parametrize("words", [["drain", "--to", ""], ["list", "--dsn", " "]])
+def test_an_empty_dsn_is_wrong_usage(cli: Cli, words: list[str]) -> None:
+    called = cli(*words)
+    assert (called.code, called.out) == (2, "")
+    assert "it is empty; expected postgresql://" in called.err
+
+
+def test_what_waits_for_another_database_and_without_a_key_is_brought_by_the_command_that_doctor_names(
+    cli: Cli, postgres: Server, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AMFS_OTEL_DSN", postgres.database())
+    assert run_program(AGENT, tmp_path).returncode == 0
+    monkeypatch.setenv("AMFS_OTEL_DSN", database)
+    assert cli("init").code == 0
+    found = {one["code"]: one for one in cli("doctor", "--json").json["findings"]}
+    assert "another database than this one (the log default), made by agent" in found["STRANDED"]["message"]
+    assert "drain --to DSN" in found["UNSIGNED"]["hint"]
+    assert cli("drain", "--to", database).code == 0
+    assert not {"STRANDED", "UNSIGNED"} & {one["code"] for one in cli("doctor", "--json").json["findings"]}
+    assert {row["agent_id"] for row in cli.answer("list")} == {"deployer", "reviewer"}
+
+
 def test_drain_to_asks_before_it_sends_what_a_development_key_signed(
     state: Path, database: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -267,6 +308,8 @@ def test_drain_to_asks_before_it_sends_what_a_development_key_signed(
     assert cli("init", "--dsn", database).code == 0
     refused = cli("drain", "--to", database)
     assert refused.code == 2
+    assert "nobody can be asked here: 2 spooled records were made for another store (log default)" in refused.err
+    assert "Send them? With --yes" in refused.err
     assert _counts(database)[0] == 1, "the genesis alone"
     assert cli("drain", "--to", database, "--yes").code == 0
     assert _counts(database)[0] == 3

@@ -74,6 +74,22 @@ def test_nothing_listening_is_unavailable_and_names_the_place():
     )
 
 
+@pytest.mark.parametrize(
+    ("dsn", "what"),
+    [
+        (f"postgresql://user:{PASSWORD}@127.0.0.1:18x33/db", "the port is no number"),
+        (f"postgresql://user:{PASSWORD}@localhost:18x33/db", "the port is no number"),
+        (f"postgresql://user:{PASSWORD}@127.0.0.1:99999/db", "the port is no number from 1 to 65535"),
+        (f"postgresql://user:hun@{PASSWORD}@127.0.0.1:5432/db", "the host name is not known here"),
+    ],
+)
+def test_what_an_unescaped_password_looks_like_says_how_to_write_it(dsn, what):
+    error, shown = failure(dsn)
+    assert error.what == what
+    assert "%40" in error.hint
+    assert PASSWORD not in shown
+
+
 def test_an_unknown_host_is_unavailable():
     error, _ = failure("postgresql://user@no.such.host.invalid/db")
     assert isinstance(error, StoreUnavailable)

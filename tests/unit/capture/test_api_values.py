@@ -1,5 +1,6 @@
 """Whatever an application gives the Python API: nothing of ours is raised, and the event is kept."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -25,3 +26,20 @@ def test_no_value_raises_or_costs_the_event(call: Callable[[Any], object], value
         call(value())
         assert sum(len(made.facts["events"]) for made in bench.traces()) == 1
         encode_spans(bench.spans())
+
+
+@pytest.mark.parametrize(
+    ("ref", "kind", "missing"), [("", "success", "ref"), ("D-1", " ", "type"), ("D-1", None, "type")]
+)
+def test_an_outcome_without_a_ref_or_a_type_is_one_warning_and_no_record(
+    ref: str, kind: Any, missing: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with capturing() as bench, caplog.at_level(logging.WARNING, "amfs_otel"):
+        api.record_context("label", "before")
+        api.outcome(ref, kind)
+        api.outcome(ref, kind)
+        api.record_context("label", "after")
+        (trace,) = bench.traces()
+    assert [event["kind"] for event in trace.facts["events"]] == ["context", "context"]
+    (said,) = (line for line in caplog.messages if "was not recorded" in line)
+    assert said.startswith(f"amfs-otel: an outcome without a {missing} ")

@@ -115,7 +115,15 @@ def test_own_patterns_and_functions_apply_and_bad_lines_are_left_out(tmp_path: P
     masker = dataclasses.replace(masker_from_file(file), functions=(lambda text: text.replace("ada", "A."),))
     assert masker.text("ada works on PROJECT-77") == f"A. works on {MASK}"
     assert "line 4" in caplog.text
-    assert masker_from_file(tmp_path / "missing").text("as it is") == "as it is"
+
+
+def test_where_own_patterns_cannot_be_read_no_text_is_kept_and_names_are(tmp_path: Path, caplog: Any) -> None:
+    masker = masker_from_file(tmp_path / "missing")
+    assert masker.text("ada works on PROJECT-77") == MASK
+    assert masker.value([{"n": 1}, "PROJECT-77"]) == [{MASK: 1}, MASK]
+    assert not masker.leaves("plain words")
+    assert (masker.text(""), masker.identifier("DEP-500")) == ("", "DEP-500")
+    assert "AMFS_OTEL_MASK_PATTERNS" in caplog.text
     assert "missing" in caplog.text
 
 

@@ -35,6 +35,35 @@ def test_unbuffered_and_stderr_end_so_too(tmp_path: object) -> None:
     assert ended_without_reader(tmp_path, "list", stream="stderr") == READER_GONE
 
 
+def called(tmp_path: object, redirection: str, *words: str, unbuffered: str = "") -> subprocess.CompletedProcess[str]:
+    """A command whose streams a shell redirected."""
+    environ = {**os.environ, "AMFS_OTEL_STATE_DIR": f"{tmp_path}/state", "PYTHONUNBUFFERED": unbuffered}
+    argv = ["sh", "-c", f'exec "$@" {redirection}', "sh", sys.executable, "-m", "amfs_otel", *words]
+    return subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", [["verify"], ["verify", "--json"], ["--help"], ["list", "--help"], ["--version"]])
+def test_an_answer_that_cannot_be_written_is_one_line_and_3(
+    tmp_path: object, words: list[str], unbuffered: str
+) -> None:
+    done = called(tmp_path, ">/dev/full", *words, unbuffered=unbuffered)
+    assert (done.returncode, done.stderr) == (3, "amfs-otel: stdout: cannot be written; got No space left on device\n")
+
+
+def test_a_stdout_that_was_never_open_is_one_that_cannot_be_written(tmp_path: object) -> None:
+    done = called(tmp_path, ">&-", "verify")
+    assert (done.returncode, done.stderr) == (3, "amfs-otel: stdout: cannot be written; got Bad file descriptor\n")
+
+
+@pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-"])
+def test_what_stderr_refuses_is_lost_and_the_answer_is_written(tmp_path: object, redirection: str) -> None:
+    done = called(tmp_path, redirection, "keygen")
+    assert done.returncode == 0
+    assert [line[:4] for line in done.stdout.splitlines()] == ["hex:"], "stdout is the answer alone"
+    assert called(tmp_path, f">/dev/full {redirection}", "keygen").returncode == 3
+
+
 def test_what_the_encoding_lacks_is_written_in_ascii() -> None:
     code = (
         "from amfs_otel.cli.streams import prepare_streams\n"

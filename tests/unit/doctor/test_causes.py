@@ -8,13 +8,14 @@ import pytest
 
 from amfs_otel.doctor.cause import Cause
 from amfs_otel.doctor.causes import causes_of
-from amfs_otel.doctor.facts import EndpointFacts, Facts, HookFacts, KeyFacts, SpoolFacts, StoreFacts
+from amfs_otel.doctor.facts import ElsewhereFacts, EndpointFacts, Facts, HookFacts, KeyFacts, SpoolFacts, StoreFacts
 from amfs_otel.doctor.report import report_of
 from amfs_otel.settings import LedgerContent, Settings, SpanContent
 from amfs_otel.store.announced import AnnouncedKey
 from amfs_otel.store.postgres import PostureFact
 
 KID, OTHER = "a" * 16, "b" * 16
+FAR = "f" * 64
 SERVER = Settings(state_dir=Path("/state"), dsn="postgresql://somewhere/db")
 PROCESS: dict[str, Any] = {
     "program": "agent", "pid": 7, "ended": True, "state": "ended", "age_s": 200.0, "ledger_content": "decision", "span_content": "NO_CONTENT",
@@ -87,7 +88,7 @@ BROKEN = {
     "SPOOL_GROWS": with_spool(segments=3, oldest_s=7200.0),
     "SPOOL_EPHEMERAL": with_spool(ephemeral=True),
     "SPOOL_UNUSABLE": with_spool(usable=False, problem="read-only"),
-    "STRANDED": with_spool(elsewhere=2),
+    "STRANDED": with_spool(elsewhere=(ElsewhereFacts(FAR, 2),)),
     "QUARANTINE": with_spool(quarantined=1),
     "NO_RULES": with_store(posture=(PostureFact("RULES", False, "missing or switched off: entry_no_update"),)),
     "POSTURE": with_store(posture=(PostureFact("PARTS", False, "the writer role can read parts"),)),
@@ -136,12 +137,31 @@ def test_a_problem_says_what_to_do_or_what_was_lost(code: str) -> None:
 
 def test_problems_come_first_and_each_once() -> None:
     facts = replace(
-        HEALTHY, processes=(PROCESS, PROCESS), owners=("amfs-otel", "x"), spool=SpoolFacts("/s", elsewhere=1)
+        HEALTHY,
+        processes=(PROCESS, PROCESS),
+        owners=("amfs-otel", "x"),
+        spool=SpoolFacts("/s", elsewhere=(ElsewhereFacts(FAR, 1),)),
     )
     assert [cause.level for cause in causes_of(facts)] == ["problem", "warning"]
     twice = with_patch(state="failed", detail="KeyError")
     doubled = replace(twice, processes=twice.processes * 2)
     assert len(causes_of(doubled)) == 1
+
+
+@pytest.mark.parametrize(
+    ("no_room", "hint"), [(True, "Make room on this disk; until"), (False, "Set AMFS_OTEL_STATE_DIR to a directory")]
+)
+def test_a_full_disk_is_not_cured_by_another_right(no_room: bool, hint: str) -> None:
+    (cause,) = causes_of(with_spool(usable=False, problem="x", no_room=no_room))
+    assert cause.code == "SPOOL_UNUSABLE"
+    assert cause.hint.startswith(hint)
+
+
+def test_before_init_its_step_comes_first_and_the_key_is_said_to_come_of_it() -> None:
+    facts = replace(with_store(prepared=False), keys=(KeyFacts("writer"), KeyFacts("log")))
+    store, key = causes_of(facts)
+    assert (store.code, key.code) == ("STORE_UNPREPARED", "NO_KEY")
+    assert key.hint.startswith("amfs-otel init makes it")
 
 
 def test_a_default_collector_that_is_not_there_is_a_warning() -> None:
@@ -249,6 +269,44 @@ def test_unsigned_traces_are_a_problem_until_there_is_a_key() -> None:
     (found,) = causes_of(without)
     assert found.level == "problem"
     assert "/state/keys/writer.key" in found.hint
+
+
+@pytest.mark.parametrize(
+    ("one", "level", "store", "step"),
+    [
+        (
+            ElsewhereFacts("local", 3, ("default",), programs=("agent",)),
+            "note",
+            "3 spool files are for the local store (the log default), made by agent.",
+            "amfs-otel list, where no DSN is set",
+        ),
+        (
+            ElsewhereFacts(FAR, 1, ("other",), here=True),
+            "warning",
+            "1 spool file is for the log other in this database.",
+            "amfs-otel drain --log other.",
+        ),
+        (
+            ElsewhereFacts(FAR, 1, ("default",)),
+            "warning",
+            "1 spool file is for another database than this one (the log default).",
+            "where AMFS_OTEL_DSN names that database. To send them to this one instead: amfs-otel drain --to DSN.",
+        ),
+    ],
+)
+def test_what_waits_for_another_store_names_it_and_its_command(
+    one: ElsewhereFacts, level: str, store: str, step: str
+) -> None:
+    (found,) = causes_of(with_spool(elsewhere=(one,)))
+    assert (found.code, found.level, found.message) == ("STRANDED", level, store)
+    assert step in found.hint
+
+
+def test_unsigned_traces_for_another_store_have_the_command_that_reaches_them() -> None:
+    elsewhere = with_spool(elsewhere=(ElsewhereFacts(FAR, 1, ("default",)),))
+    process = {**PROCESS, "unsigned": 4, "journal_left": True, "destination": FAR}
+    found = {cause.code: cause.hint for cause in causes_of(replace(elsewhere, processes=(process,)))}
+    assert found["STRANDED"] in found["UNSIGNED"]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from amfs_otel.doctor.trying import mask_problems_of, refusal_of
 from amfs_otel.spool import StateDirectory
+from tests.support.no_room import no_room
 
 NOBODY = 65534
 
@@ -43,7 +44,17 @@ def test_a_directory_in_use_stays_as_it_is(tmp_path: Path) -> None:
 def test_a_place_where_one_may_not_look(forbidden: Path) -> None:
     refusal = refusal_of(StateDirectory(forbidden))
     assert refusal is not None
-    assert "Permission denied" in refusal
+    assert "Permission denied" in refusal.problem
+    assert not refusal.no_room
+
+
+def test_a_disk_without_room_is_told_from_a_missing_right(tmp_path: Path) -> None:
+    state = StateDirectory(tmp_path / "state").open()
+    with no_room():
+        refusal = refusal_of(state)
+    assert refusal is not None
+    assert refusal.no_room
+    assert "File too large" in refusal.problem
 
 
 def test_a_file_in_its_place(tmp_path: Path) -> None:
@@ -57,7 +68,7 @@ def test_a_file_in_its_place(tmp_path: Path) -> None:
 def test_a_file_system_that_takes_nothing_whatever_its_mode_bits_say() -> None:
     refusal = refusal_of(StateDirectory(Path("/proc/state-of-amfs-otel")))
     assert refusal is not None
-    assert "/proc/state-of-amfs-otel" in refusal
+    assert "/proc/state-of-amfs-otel" in refusal.problem
 
 
 def test_good_patterns_have_no_problem(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from amfs_otel.graph.explain import explanation
 from amfs_otel.graph.listing import ListFilter, fits, list_row
 from amfs_otel.graph.render import explain_text, list_table, show_text, tree_text
 from amfs_otel.graph.showing import shown_record
+from amfs_otel.graph.texts import shown_ref
 from amfs_otel.graph.tree import branch, tree, tree_lines
 from tests.support.seed_story import ENTRY, changed, committed, deploy_agent, onboard_agent, read
 from tests.support.stories import event, window, writer
@@ -103,6 +104,41 @@ def test_an_error_is_said_on_the_line_of_its_step():
     assert "   2  error: Y" in text
     assert "   3  error in memory_read: unknown type" in text
     assert sum(line.startswith("   1") for line in text) == 1
+
+
+def test_a_failure_without_a_message_names_only_its_type():
+    stopped = event("llm_call", 1.0, 2.0, status="error", error_type="KeyboardInterrupt", error_message="")
+    for ledger in ("none", "all"):
+        document = writer(ledger).document(window("a", [stopped | {"model": "m"}]))
+        assert "   1  model m, 2 ms, failed: KeyboardInterrupt" in lines(
+            explain_text(explanation(document, outcomes=[]))
+        )
+        assert "0 bytes" not in printed(show_text(shown_record(document)))
+    assert "      error_message: [empty]" in lines(
+        show_text(shown_record(writer("none").document(window("a", [stopped]))))
+    )
+
+
+def test_a_step_that_did_not_come_to_its_end_says_so():
+    killed = event("llm_call", 1.0, model="m", status="incomplete")
+    left = event("llm_call", 2.0, 38.7, model="m", stream=True, stream_exit="closed_early")
+    tool = event("tool_call", 3.0, tool_name="pay", status="incomplete")
+    whole = event("llm_call", 4.0, 5.0, model="m")
+    text = lines(explain_text(explanation(writer().document(window("a", [killed, left, tool, whole])), outcomes=[])))
+    assert "   1  model m, did not end" in text
+    assert "   2  model m, 38.7 ms, left early" in text
+    assert "   3  tool pay, did not end" in text
+    assert "   4  model m, 5 ms" in text
+
+
+def test_late_outcomes_follow_in_the_order_of_time():
+    one = writer()
+    late = [
+        one.document(window("ops", [committed(f"R-{at}", "success", float(at))]), kind="outcome")
+        for at in (300, 100, 200)
+    ]
+    text = printed(explain_text(explanation(one.document(deploy_agent()), outcomes=late)))
+    assert text.index("outcome DEP-500") < text.index("R-100") < text.index("R-200") < text.index("outcome R-300")
 
 
 def test_the_inputs_of_a_statement_are_shown():
@@ -267,3 +303,10 @@ def test_show_prints_every_field_and_says_what_is_withheld():
     assert "arguments: [8 bytes not kept¹]" in text
     assert "   9  tool_call" in text
     assert "observed: call" in text
+
+
+def test_an_empty_ref_that_a_library_reported_is_not_shown_as_an_erasure():
+    document = writer().document(window("deployer", [committed("", "success")]))
+    assert "(no ref) success" in lines(list_table(fits([list_row(document)], ListFilter())))[1]
+    assert "outcome (no ref) success" in printed(explain_text(explanation(document, outcomes=[])))
+    assert (shown_ref("", "(erased)"), shown_ref(None, "(erased)")) == ("(no ref)", "(erased)")

@@ -319,7 +319,7 @@ def test_a_key_that_is_none_is_named_and_nothing_is_lost(
     made.worker.spool_now(5)
     assert spooled(state) == []
     assert [item for item in journaled(state) if isinstance(item, EventPrepared)] != []
-    assert "writer.key" in caplog.text
+    assert f"traces wait unsigned in {state}: AMFS_OTEL_SIGNING_KEY_FILE ({file})" in caplog.text
     assert not text or text not in caplog.text.replace(str(file), "")
 
 

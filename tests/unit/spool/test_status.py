@@ -1,5 +1,6 @@
 """Status files: atomic, at most one a second, newest first, not without end."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -7,6 +8,9 @@ import pytest
 
 from amfs_otel.errors import SpoolError
 from amfs_otel.spool import StateDirectory, StatusFile, read_newest
+from amfs_otel.spool.failures import SpoolFull
+from amfs_otel.spool.state_directory import ensure_key_file
+from tests.support.no_room import no_room
 
 
 def test_a_status_is_written_at_most_once_a_second_and_at_exit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,3 +59,31 @@ def test_an_unwritable_directory_is_a_spool_error_and_a_missing_one_reads_empty(
     with pytest.raises(SpoolError):
         StatusFile(StateDirectory(tmp_path / "file"), 1).write({})
     assert read_newest(StateDirectory(tmp_path / "none")) == []
+
+
+def test_a_full_disk_keeps_the_old_status_and_is_no_error(tmp_path: Path) -> None:
+    state = StateDirectory(tmp_path)
+    status = StatusFile(state, 7)
+    with no_room():
+        assert not status.write({"n": 1})
+    assert status.is_due(), "it is tried again"
+    assert status.write({"n": 2})
+    with no_room():
+        assert not status.write({"n": 3}, at_exit=True)
+    (read,) = read_newest(state)
+    assert read.facts == {"n": 2}
+
+
+def test_a_directory_for_which_there_is_no_room_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.mkdir", full)
+    assert not StatusFile(StateDirectory(tmp_path / "state"), 7).write({"n": 1})
+
+
+def test_a_key_file_without_room_says_nothing_of_frames(tmp_path: Path) -> None:
+    with no_room(), pytest.raises(SpoolFull) as raised:
+        ensure_key_file(tmp_path / "spool.key", "text")
+    assert str(raised.value).endswith("Make room on this disk.")
+    assert not list(tmp_path.iterdir())
