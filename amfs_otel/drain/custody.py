@@ -12,9 +12,10 @@ from typing import Literal
 
 from amfs_otel import environment_variables as env
 from amfs_otel.chain.keys import Key, KeyRing, generate_key_text, key_from_file, key_from_text
-from amfs_otel.errors import AmfsOtelError, KeyUnavailable
+from amfs_otel.errors import KeyUnavailable
 from amfs_otel.settings import Settings
 from amfs_otel.spool import StateDirectory, ensure_key_file
+from amfs_otel.store.home import cluster_version, home_of
 
 Role = Literal["writer", "log"]
 
@@ -78,17 +79,12 @@ def held_key(settings: Settings, state: StateDirectory, role: Role, *, make: boo
 
 
 def _refuse_a_second_key(settings: Settings, path: Path) -> None:
-    from amfs_otel.store.embedded import EmbeddedServer
-
-    try:
-        server = EmbeddedServer(settings.state_dir)
-    except AmfsOtelError:
-        return  # no account for a server, so none was ever made
-    if server.exists():
+    home = home_of(settings.state_dir)
+    if cluster_version(home / "data") is not None:
         raise KeysLost(
             "the local database is there, and the key file that its logs began with is not",
             where=str(path),
-            got=f"database in {server.home}",
+            got=f"database in {home}",
             hint=f"Restore the key files of {path.parent}, or delete the database and begin anew with: "
             "amfs-otel reset --local.",
         )

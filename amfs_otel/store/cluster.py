@@ -239,14 +239,6 @@ def _sync_tree(top: Path) -> None:
             pass
 
 
-def cluster_version(data: Path) -> int | None:
-    """Return the major version that made a data directory; ``None`` where there is none."""
-    try:
-        return int((data / "PG_VERSION").read_text().strip())
-    except (OSError, ValueError):
-        return None
-
-
 def recorded_sockets(data: Path) -> Path | None:
     """Return the socket directory that a running server wrote into its lock file (its fifth line)."""
     try:

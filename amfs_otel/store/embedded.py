@@ -15,7 +15,6 @@ The home is ``<state directory>/postgres``; for root, whose server runs under an
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import shutil
 import subprocess
@@ -27,9 +26,9 @@ from pathlib import Path
 from amfs_otel.errors import ConfigurationError, StoreUnavailable
 from amfs_otel.store.account import private_directory, server_account
 from amfs_otel.store.binaries import find_binaries, reachable
-from amfs_otel.store.cluster import START_LIMIT_S, Cluster, cluster_version, owned_file, recorded_sockets, runs_over
+from amfs_otel.store.cluster import START_LIMIT_S, Cluster, owned_file, recorded_sockets, runs_over
+from amfs_otel.store.home import ROOT_HOME, cluster_version, home_of, name_of
 
-ROOT_HOME = Path("/var/lib/amfs-otel")
 ROOT_SOCKETS = (Path("/run") if Path("/run").is_dir() else Path("/tmp")) / "amfs-otel"  # noqa: S108  (owner is checked)
 IDLE_LIMIT_S = 600.0
 LOG_LIMIT_BYTES = 4 << 20
@@ -55,9 +54,9 @@ class EmbeddedServer:
         self.state_dir = state_dir
         self.binaries_dir = binaries_dir
         self.idle_limit_s = idle_limit_s
-        self._name = hashlib.sha256(os.fsencode(os.path.realpath(state_dir))).hexdigest()[:16]
+        self._name = name_of(state_dir)
         self._account = server_account()
-        self.home = state_dir / "postgres" if self._account is None else ROOT_HOME / self._name
+        self.home = home_of(state_dir)
 
     def exists(self) -> bool:
         """Say whether a local store was ever made here. Starts nothing."""

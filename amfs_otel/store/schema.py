@@ -257,17 +257,23 @@ def _ensure_log(
 
 
 def refuse_headless(connection: Connection, log: str) -> None:
-    """Refuse to begin a log whose records are there already: its genesis was taken away, and another would cover that.
+    """Refuse to begin a log that was begun before: its first entry was taken away, and another would cover that.
+
+    Records alone say nothing: those of an agent may be there before their log is begun.
 
     Raises:
-        ConfigurationError: There are records of the log. The log has no entry, or this is not asked.
+        ConfigurationError: There is a genesis record of the log. The log has no entry, or this is not asked.
     """
-    row = one_row(connection, "SELECT count(*) FROM ONLY amfs_otel.record WHERE log = %s", (log,))
-    if row is not None and row[0]:
+    row = one_row(
+        connection,
+        "SELECT count(*), count(*) FILTER (WHERE kind = 'genesis') FROM ONLY amfs_otel.record WHERE log = %s",
+        (log,),
+    )
+    if row is not None and row[1]:
         raise ConfigurationError(
-            f"the log {log} has records and no first entry, so it was not begun anew",
+            f"the log {log} was begun before and its first entry is gone, so it was not begun anew",
             where="the database",
-            got=f"{row[0]} records without their entries",
+            got=f"{row[0]} records, {row[1]} of them a genesis",
             hint="See what is missing with: amfs-otel verify. Restore the database, or begin another log with --log.",
         )
 

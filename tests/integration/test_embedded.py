@@ -14,9 +14,9 @@ from amfs_otel.errors import ConfigurationError, StoreError
 from amfs_otel.store import binaries as binaries_module
 from amfs_otel.store.account import private_directory, server_account
 from amfs_otel.store.binaries import PROGRAMS, binaries_in, find_binaries, reachable
-from amfs_otel.store.cluster import cluster_version
 from amfs_otel.store.embedded import EmbeddedServer
 from amfs_otel.store.embedded_watch import START_GRACE_S
+from amfs_otel.store.home import cluster_version
 from tests.integration.ledgers import Ledger
 from tests.integration.postgres_servers import available_binaries, run_as
 from tests.support.not_run import not_run
