@@ -67,7 +67,7 @@ def hammer():
     while not stop.is_set():
         tool("hammer")
 step = begun("open")
-threads = [threading.Thread(target=hammer) for _ in range(3)]
+threads = [threading.Thread(target=hammer, daemon=True) for _ in range(3)]
 for thread in threads: thread.start()
 for _ in range(15):
     child = os.fork()
