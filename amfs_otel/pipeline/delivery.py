@@ -4,6 +4,7 @@ Apart from the worker, so that a hanging database never delays the journal. With
 stay in the spool for the CLI.
 """
 
+import contextlib
 import itertools
 import logging
 import threading
@@ -101,10 +102,12 @@ class Delivery:
                 self._settling.notify_all()
 
     def start(self) -> None:
-        """Starts the thread, where there is a DSN."""
+        """Starts the thread, where there is a DSN. CPython 3.12.0 and .1 allow none once the program has ended."""
         if self._dsn is not None and self._thread is None and not self._stopping:
-            self._thread = threading.Thread(target=self._run, name="amfs-otel-drain", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="amfs-otel-drain", daemon=True)
+            with contextlib.suppress(RuntimeError):
+                thread.start()
+                self._thread = thread
 
     def wake(self) -> None:
         """There may be something to deliver."""
@@ -141,8 +144,14 @@ class Delivery:
             )
 
     def finish(self, deadline: float) -> None:
-        """Last delivery, within what is left of the exit time, on the running thread and its connection."""
-        if not self.flush(deadline) and self.problem is None and self.stored < self._spooling.spooled:
+        """Last delivery, within what is left of the exit time, on the running thread and its connection.
+
+        Where no thread could be started any more it is here, within what a connection may take.
+        """
+        if self._dsn is not None and self._thread is None and not self._stopping:
+            self._wake.set()
+            self._run(once=True)
+        elif not self.flush(deadline) and self.problem is None and self.stored < self._spooling.spooled:
             self._say_they_wait("it did not answer in time")
         self._stopping = True
         self._wake.set()
@@ -156,7 +165,7 @@ class Delivery:
 
     # -- the thread ----------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
+    def _run(self, *, once: bool = False) -> None:
         token = context.attach(context.set_value(SUPPRESS, True))
         try:
             if self._destination is None:
@@ -174,6 +183,8 @@ class Delivery:
                 with self._passed:
                     self._answered = asked
                     self._passed.notify_all()
+                if once:
+                    return
                 if wait_s and not self._stopping:
                     self._pause(wait_s)
         finally:

@@ -83,6 +83,32 @@ def test_without_the_log_key_records_are_stored_and_wait(state: Path, one_ledger
     assert sealed(one_ledger) == 0
 
 
+NO_THREAD = """
+start = threading.Thread.start
+def refusing(thread):
+    if thread.name == "amfs-otel-drain":
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+    start(thread)
+threading.Thread.start = refusing
+tool()
+"""
+"""A program that ends before our thread asks for another: CPython 3.12.0 and .1 refuse it then."""
+
+
+def test_where_no_thread_can_be_started_any_more_the_exit_delivers(state: Path, one_ledger: Ledger) -> None:
+    done = ran(NO_THREAD, state, **keyed(one_ledger))
+    assert (done.code, done.err) == (0, "")
+    assert len(stored(one_ledger)) == sealed(one_ledger) == 1
+
+
+def test_where_no_thread_can_be_started_a_dead_database_is_one_line(state: Path, one_ledger: Ledger) -> None:
+    dead = {**keyed(one_ledger), "AMFS_OTEL_DSN": f"postgresql://agent@127.0.0.1:{unused_port()}/log"}
+    done = ran(NO_THREAD, state, **dead)
+    assert done.code == 0
+    assert [line for line in done.err.splitlines() if "they wait in the spool" not in line] == []
+    assert len(spooled(state)) == 1
+
+
 def test_what_was_delivered_is_not_delivered_again(state: Path, one_ledger: Ledger) -> None:
     for _ in range(2):
         ran(THREE, state, **keyed(one_ledger))
