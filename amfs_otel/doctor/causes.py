@@ -8,6 +8,7 @@ from amfs_otel.doctor.process_causes import current_processes, foreign_cause, pr
 from amfs_otel.doctor.stranded import stranded_causes_of
 from amfs_otel.settings import LedgerContent
 from amfs_otel.spool import Pressure, pressure_from_usage
+from amfs_otel.store.announced import announcing_step
 
 SEAL_DEADLINE_S = 60.0
 SPOOL_AGE_S = 900.0
@@ -166,8 +167,7 @@ def _keys(facts: Facts) -> Iterator[Cause]:
                 f"{', '.join(sorted(known)) or 'none'}.",
                 "Restore the key files that the log began with, or begin anew with: amfs-otel reset --local."
                 if key.development
-                else "Put an announced key there. Who holds an announced writer key makes another with: "
-                f"amfs-otel keygen --role {key.role} --announce --out FILE.",
+                else announcing_step(key.role),
             )
     if any(key.development for key in facts.keys):
         yield Cause(

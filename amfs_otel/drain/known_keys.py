@@ -3,6 +3,7 @@
 from amfs_otel.drain.custody import HeldKey, Role
 from amfs_otel.errors import ConfigurationError, StoreError, StoreUnavailable
 from amfs_otel.settings import Settings
+from amfs_otel.store.announced import announcing_step
 from amfs_otel.store.postgres import Store
 
 
@@ -41,7 +42,4 @@ def _step(settings: Settings, held: HeldKey, role: Role) -> str:
     variables = "AMFS_OTEL_SIGNING_KEY, AMFS_OTEL_SIGNING_KEY_FILE" if role == "writer" else "AMFS_OTEL_LOG_KEY_FILE"
     if settings.dsn is None:
         return f"The local store has keys of its own: unset {variables}."
-    return (
-        "Put an announced key there. Who holds an announced writer key makes and announces another with: "
-        f"amfs-otel keygen --role {role} --announce --out FILE."
-    )
+    return announcing_step(role)

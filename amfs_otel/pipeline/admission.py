@@ -37,7 +37,7 @@ class Admission:
             )
 
     def preparer(self, usual: Preparer) -> Preparer:
-        """The preparer for now: without message texts from `NO_MESSAGE_PARTS` on."""
+        """The preparer under this pressure: without message texts from `NO_MESSAGE_PARTS` on."""
         if self._pressure < Pressure.NO_MESSAGE_PARTS or usual.content is not LedgerContent.ALL:
             return usual
         return replace(usual, content=LedgerContent.DECISION)

@@ -4,7 +4,6 @@ Apart from the worker, so that a hanging database never delays the journal. With
 stay in the spool for the CLI.
 """
 
-import contextlib
 import itertools
 import logging
 import threading
@@ -59,6 +58,7 @@ class Delivery:
         self._destination = None if settings.dsn_is_fallback else destination_of(settings.dsn, settings.log)
         self._settling = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._at_exit_only = False
         self._wake = threading.Event()
         self._passed = threading.Condition()
         self._asked = 0
@@ -105,8 +105,11 @@ class Delivery:
         """Starts the thread, where there is a DSN. CPython 3.12.0 and .1 allow none once the program has ended."""
         if self._dsn is not None and self._thread is None and not self._stopping:
             thread = threading.Thread(target=self._run, name="amfs-otel-drain", daemon=True)
-            with contextlib.suppress(RuntimeError):
+            try:
                 thread.start()
+            except RuntimeError:
+                self._at_exit_only = True
+            else:
                 self._thread = thread
 
     def wake(self) -> None:
@@ -148,7 +151,7 @@ class Delivery:
 
         Where no thread could be started any more it is here, within what a connection may take.
         """
-        if self._dsn is not None and self._thread is None and not self._stopping:
+        if self._at_exit_only:
             self._wake.set()
             self._run(once=True)
         elif not self.flush(deadline) and self.problem is None and self.stored < self._spooling.spooled:

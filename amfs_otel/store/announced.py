@@ -17,6 +17,14 @@ ORDER BY e.sequence_number
 """
 
 
+def announcing_step(role: str) -> str:
+    """What to do where the key that is held for a role is not one that the log knows."""
+    return (
+        "Put an announced key there. Who holds an announced writer key makes and announces another with: "
+        f"amfs-otel keygen --role {role} --announce --out FILE."
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class AnnouncedKey:
     """A key that a log speaks of.

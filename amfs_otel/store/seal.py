@@ -17,7 +17,7 @@ from amfs_otel.chain.hashes import SIGNATURE_DOMAIN
 from amfs_otel.chain.header import read_header
 from amfs_otel.chain.keys import KeyRing, SigningKey
 from amfs_otel.errors import ConfigurationError, FormatError, StoreError
-from amfs_otel.store.announced import announced_kids
+from amfs_otel.store.announced import announced_kids, announcing_step
 from amfs_otel.store.connect import Connection, one_row, set_limits
 from amfs_otel.store.queries import query
 
@@ -211,8 +211,7 @@ def _check_announced(connection: Connection, log: str, log_key: SigningKey, keys
             where="log key",
             expected=" or ".join(sorted(announced)) or "an announced key",
             got=log_key.kid,
-            hint="Put an announced key there. Who holds an announced writer key makes and announces another with: "
-            "amfs-otel keygen --role log --announce --out FILE.",
+            hint=announcing_step("log"),
         )
 
 
