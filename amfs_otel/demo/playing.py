@@ -145,18 +145,18 @@ def home_of(environ: Mapping[str, str]) -> Path:
 
 
 def _clear(home: Path) -> None:
-    """Removes an earlier performance, its server first. A directory that is not ours is left alone."""
-    if not home.exists():
-        return
-    if not (home / MARK).exists() and any(home.iterdir()):
+    """Removes an earlier performance, its server first. A directory that is not ours is left alone.
+
+    Root's server lies elsewhere, and outlives a home that was made anew.
+    """
+    if home.exists() and not (home / MARK).exists() and any(home.iterdir()):
         raise FileExistsError(home)
-    state = home / "state"
-    if state.exists():
-        try:
-            embedded_server(Settings(state_dir=state)).remove()
-        except AmfsOtelError as error:
-            raise OSError(str(error)) from error
-    shutil.rmtree(home)
+    try:
+        embedded_server(Settings(state_dir=home / "state")).remove()
+    except AmfsOtelError as error:
+        raise OSError(str(error)) from error
+    if home.exists():
+        shutil.rmtree(home)
 
 
 def _run(step: stage.Step) -> str:
