@@ -37,6 +37,8 @@ NO_SEALER_AFTER_S = 600.0
 RETRY_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 UNPREPARED_RETRY_S = 60.0
 MEMORY_LIMIT = 2000
+CONNECT_S, EXIT_CONNECT_S = 5.0, 2.0
+"""How long a connection may take on the thread, and where the exit itself connects: libpq's least."""
 
 
 class Delivery:
@@ -149,7 +151,7 @@ class Delivery:
     def finish(self, deadline: float) -> None:
         """Last delivery, within what is left of the exit time, on the running thread and its connection.
 
-        Where no thread could be started any more it is here, within what a connection may take.
+        Where no thread could be started any more it is here; a silent server then holds it up for `EXIT_CONNECT_S`.
         """
         if self._at_exit_only:
             self._wake.set()
@@ -247,7 +249,8 @@ class Delivery:
         if self._store is not None and self._store.usable:
             return self._store
         assert self._dsn is not None
-        store = Store.connect(self._dsn, self._settings.log)
+        within_s = EXIT_CONNECT_S if self._at_exit_only else CONNECT_S
+        store = Store.connect(self._dsn, self._settings.log, timeout_s=within_s)
         state = store.schema_state()
         if not state.present or state.outdated or not store.is_begun():
             self.problem = (
